@@ -258,17 +258,27 @@ pub enum ExceededLimit {
     QueuedBytes,
 }
 
-/// An outgoing message, and the request of the peer that it belongs to.
-///
-/// A wire with one stream per request, such as legacy HTTP, sends it on the stream of that request. Other wires ignore
-/// `within`.
+/// An outgoing message, and the requests that it refers to, for wires that send requests separately, such as legacy
+/// HTTP. Other wires send the message only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutgoingMessage {
     /// The message.
     pub message: Message,
-    /// The request of the peer that it belongs to.
+    /// The request of the peer that it belongs to. A wire with one stream per request sends it on that stream.
     pub within: Option<InFlightId>,
+    /// The request of ours that it cancels. A wire that can reorder messages must not let it overtake that request.
+    pub cancels: Option<RequestId>,
+}
+
+impl OutgoingMessage {
+    fn new(message: impl Into<Message>, within: Option<InFlightId>) -> Self {
+        Self {
+            message: message.into(),
+            within,
+            cancels: None,
+        }
+    }
 }
 
 /// Whether new requests of the peer are accepted.
@@ -350,7 +360,7 @@ impl Mux {
     /// If the notification was dropped.
     pub fn notify(&mut self, notification: Notification) -> Result<(), NotifyError> {
         self.has_room()?;
-        self.outbox.push(notification, None);
+        self.outbox.push(OutgoingMessage::new(notification, None));
         Ok(())
     }
 
@@ -382,7 +392,11 @@ impl Mux {
             self.outbox.withdraw(position);
         } else if pending.sends_cancel_for(reason) {
             let cancel = references::cancel(pending.id(), &reason.to_string());
-            self.outbox.push(cancel, pending.within().cloned());
+            let (cancels, within) = pending.into_ids();
+            self.outbox.push(OutgoingMessage {
+                cancels: Some(cancels),
+                ..OutgoingMessage::new(cancel, within)
+            });
         }
     }
 
@@ -402,7 +416,8 @@ impl Mux {
             id: Some(request.clone()),
             outcome,
         };
-        self.outbox.push(response, Some(id.clone()));
+        self.outbox
+            .push(OutgoingMessage::new(response, Some(id.clone())));
     }
 
     /// Rejects new requests of the peer from now on. Those in flight can still be answered.
@@ -698,7 +713,8 @@ impl Mux {
     fn refuse(&mut self, id: Option<RequestId>, error: RpcError) {
         if !self.is_choked() {
             let outcome = Err(error);
-            self.outbox.push(Response { id, outcome }, None);
+            self.outbox
+                .push(OutgoingMessage::new(Response { id, outcome }, None));
         }
     }
 }

@@ -97,8 +97,9 @@ impl PendingCall {
         self.unsent.as_ref().map(|unsent| unsent.position)
     }
 
-    pub(super) fn within(&self) -> Option<&InFlightId> {
-        self.within.as_ref()
+    /// Returns the id of its request, and the request of the peer that it belongs to.
+    pub(super) fn into_ids(self) -> (RequestId, Option<InFlightId>) {
+        (self.id, self.within)
     }
 
     /// Returns whether abandoning the call for this reason sends a cancel.
@@ -179,10 +180,7 @@ impl PendingCalls {
             method,
             params: params.map(Params::from),
         };
-        Some(OutgoingMessage {
-            message: request.into(),
-            within: pending.within.clone(),
-        })
+        Some(OutgoingMessage::new(request, pending.within.clone()))
     }
 
     /// Removes a call that ends without a response.

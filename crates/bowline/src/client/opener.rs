@@ -25,7 +25,7 @@ use super::config::ClientConfig;
 use super::notification_dispatch::NotificationDispatch;
 use super::transport::{ChildCommand, Connection, Transport};
 use crate::exchange::{Answer, Channel};
-use crate::wire::Wire;
+use crate::wire::EngineWire;
 use crate::{Error, Result};
 
 /// Opens the connections of one client.
@@ -41,7 +41,7 @@ impl Opener<'_> {
     }
 
     /// Connects over `wire`.
-    pub(super) async fn open_wire(&self, wire: Box<dyn Wire>) -> Result<Connection> {
+    pub(super) async fn open_wire(&self, wire: Box<dyn EngineWire>) -> Result<Connection> {
         let host = self.config.host.clone();
         let transport = Transport::over_wire(wire, None, host, self.notifications);
         self.open(transport, None).await

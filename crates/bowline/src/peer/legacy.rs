@@ -1,4 +1,4 @@
-//! Emulation of `subscriptions/listen` on wires of the legacy era, and restoring state after a `Received::Reset`.
+//! Emulation of `subscriptions/listen` on wires of the legacy era, and restoring state after a `WireEvent::Reset`.
 //!
 //! On a client, `subscriptions/listen` is emulated by `resources/subscribe`, unsolicited notifications and
 //! `resources/unsubscribe`. On a server, an internal `subscriptions/listen` per legacy client yields the notifications

@@ -22,7 +22,7 @@ use crate::http::client::body::ResponseBody;
 use crate::http::client::response::{ResponseContent, SseStream, missing_response, read};
 use crate::http::client::send::SendState;
 use crate::limits::Limits;
-use crate::wire::Received;
+use crate::wire::{Received, WireEvent};
 use crate::{Error, Result};
 
 /// Posts one request and delivers the messages of its response to the engine.
@@ -65,12 +65,12 @@ impl Predecessors {
 
 impl RequestTask {
     /// Posts the request once its predecessors are over, and delivers its response. Delivers
-    /// `Received::RequestFailed` if there is no response.
+    /// `WireEvent::RequestFailed` if there is no response.
     pub(super) async fn run(self, frame: Bytes, send_state: SendState, predecessors: Predecessors) {
         predecessors.wait(&self.state).await;
         if let Err(error) = self.post_and_deliver(frame, &send_state).await {
             let id = self.id.clone();
-            self.settle(Received::RequestFailed { id, error }).await;
+            self.settle(WireEvent::RequestFailed { id, error }).await;
         }
     }
 
@@ -172,7 +172,7 @@ impl RequestTask {
             let wait = backoff.wait(events.retry());
             let id = self.id.clone();
             let until = Instant::now().checked_add(wait);
-            let waiting = Received::ReconnectDelayed { id, until };
+            let waiting = WireEvent::ReconnectDelayed { id, until };
             self.state.deliver_for(waiting, &self.abandoned).await;
             sleep(wait).await;
             if self.abandoned.is_set() {
@@ -242,7 +242,7 @@ impl RequestTask {
 
     /// Delivers the end of the request. Ignored if the caller has dropped the request by the time the engine receives
     /// it: the id may belong to another request by then.
-    async fn settle(&self, end: Received) {
+    async fn settle(&self, end: impl Into<WireEvent>) {
         self.state.settle(end, &self.id, &self.abandoned).await;
     }
 
