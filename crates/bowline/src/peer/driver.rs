@@ -141,7 +141,10 @@ impl Driver {
                     bytes += frame.len();
                     self.receive_frame(&frame);
                 }
-                WireEvent::Received(Received::Message(message)) => self.receive_message(Ok(message)),
+                WireEvent::Received(Received::Message(message)) => {
+                    bytes += message.encoded_len();
+                    self.receive_message(Ok(message));
+                }
                 WireEvent::Received(Received::TooLong { limit }) => {
                     let why = format!("message exceeds {limit} bytes");
                     let error = RpcError::new(ErrorCode::INVALID_REQUEST, why);
