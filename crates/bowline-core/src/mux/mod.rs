@@ -471,14 +471,14 @@ impl Mux {
         self.pending.resume_idle(now);
     }
 
-    /// Pauses both deadlines of a call that is delayed on our side, for example by authorization.
-    pub fn pause_deadlines(&mut self, now: Instant, id: &RequestId) {
-        self.pending.pause_deadlines(now, id);
+    /// Pauses both deadlines of a call that is delayed on our side, for example by authorization. Returns the call.
+    pub fn pause_deadlines(&mut self, now: Instant, id: &RequestId) -> Option<CallId> {
+        self.pending.pause_deadlines(now, id)
     }
 
-    /// Resumes the deadlines of a call. The time since [`Mux::pause_deadlines`] does not count.
-    pub fn resume_deadlines(&mut self, now: Instant, id: &RequestId) {
-        self.pending.resume_deadlines(now, id);
+    /// Resumes the deadlines of a call, and returns it. The time since [`Mux::pause_deadlines`] does not count.
+    pub fn resume_deadlines(&mut self, now: Instant, id: &RequestId) -> Option<CallId> {
+        self.pending.resume_deadlines(now, id)
     }
 
     /// Removes a call whose request the wire could not deliver. The peer did not receive it, so no cancel follows; the

@@ -265,24 +265,20 @@ impl PendingCalls {
             .then_some((call, timeout))
     }
 
-    pub(super) fn pause_deadlines(&mut self, now: Instant, id: &RequestId) {
-        if let Some(call) = self.by_id.get(&CorrelationKey::from(id))
-            && let Some(pending) = self.calls.get_mut(call)
-            // A request that is not sent cannot be delayed: this is about an earlier call with the same id.
-            && !pending.is_unsent()
-        {
-            self.deadline_queue
-                .pause(now, *call, &mut pending.deadlines);
-        }
+    pub(super) fn pause_deadlines(&mut self, now: Instant, id: &RequestId) -> Option<CallId> {
+        let call = *self.by_id.get(&CorrelationKey::from(id))?;
+        // A request that is not sent cannot be delayed: this is about an earlier call with the same id.
+        let pending = self.calls.get_mut(&call).filter(|it| !it.is_unsent())?;
+        self.deadline_queue.pause(now, call, &mut pending.deadlines);
+        Some(call)
     }
 
-    pub(super) fn resume_deadlines(&mut self, now: Instant, id: &RequestId) {
-        if let Some(call) = self.by_id.get(&CorrelationKey::from(id))
-            && let Some(pending) = self.calls.get_mut(call)
-        {
-            self.deadline_queue
-                .resume(now, *call, &mut pending.deadlines);
-        }
+    pub(super) fn resume_deadlines(&mut self, now: Instant, id: &RequestId) -> Option<CallId> {
+        let call = *self.by_id.get(&CorrelationKey::from(id))?;
+        let pending = self.calls.get_mut(&call)?;
+        self.deadline_queue
+            .resume(now, call, &mut pending.deadlines);
+        Some(call)
     }
 
     pub(super) fn pause_idle(&mut self) {

@@ -161,11 +161,19 @@ impl Driver {
                 WireEvent::RequestFailed { id, error } => self.request_failed(&id, error),
                 WireEvent::Paused { id } => {
                     let now = Instant::now().into_std();
-                    self.peer.shared.state.lock().mux.pause_deadlines(now, &id);
+                    let mut state = self.peer.shared.state.lock();
+                    let call = state.mux.pause_deadlines(now, &id);
+                    if let Some(mailbox) = call.and_then(|call| state.mailboxes.get_mut(&call)) {
+                        mailbox.paused.begin();
+                    }
                 }
                 WireEvent::Resumed { id } => {
                     let now = Instant::now().into_std();
-                    self.peer.shared.state.lock().mux.resume_deadlines(now, &id);
+                    let mut state = self.peer.shared.state.lock();
+                    let call = state.mux.resume_deadlines(now, &id);
+                    if let Some(mailbox) = call.and_then(|call| state.mailboxes.get_mut(&call)) {
+                        mailbox.paused.end();
+                    }
                 }
                 WireEvent::ReconnectDelayed { id, until } => {
                     let until = until.map(Instant::into_std);
