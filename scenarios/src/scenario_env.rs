@@ -2,8 +2,8 @@
 
 use std::cell::{Cell, RefCell};
 
-use bowline::client::Connect;
-use bowline::exchange::{Dialects, Responder};
+use bowline::client::{Connect, Host};
+use bowline::exchange::Dialects;
 use bowline::http::HttpService;
 use bowline::http::legacy::Legacy;
 use bowline::testing::{self, ScriptedPeer, WireRecord};
@@ -90,7 +90,7 @@ impl ScenarioEnv {
     /// # Cancel safety
     ///
     /// Dropping the future closes the connection.
-    pub async fn connect_host(&self, server: &Server, host: impl Responder) -> Client {
+    pub async fn connect_host(&self, server: &Server, host: Host) -> Client {
         self.connect_with(server, |connect| connect.host(host))
             .await
     }

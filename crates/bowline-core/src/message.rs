@@ -158,7 +158,8 @@ impl Message {
     /// Returns the encoded length in bytes; a lower bound if strings need escapes.
     ///
     /// It is exact because a `Vec` whose length equals its capacity becomes `Bytes` without another allocation.
-    pub(crate) fn encoded_len(&self) -> usize {
+    #[must_use]
+    pub fn encoded_len(&self) -> usize {
         let members = match self {
             Self::Request(request) => {
                 encoded_id_len(&request.id)

@@ -256,17 +256,27 @@ pub enum ExceededLimit {
     QueuedBytes,
 }
 
-/// An outgoing message, and the request of the peer that it belongs to.
-///
-/// A wire with one stream per request, such as legacy HTTP, sends it on the stream of that request. Other wires ignore
-/// `within`.
+/// An outgoing message, and the requests that it refers to, for wires that send requests separately, such as legacy
+/// HTTP. Other wires send the message only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutgoingMessage {
     /// The message.
     pub message: Message,
-    /// The request of the peer that it belongs to.
+    /// The request of the peer that it belongs to. A wire with one stream per request sends it on that stream.
     pub within: Option<InFlightId>,
+    /// The request of ours that it cancels. A wire that can reorder messages must not let it overtake that request.
+    pub cancels: Option<RequestId>,
+}
+
+impl OutgoingMessage {
+    fn new(message: impl Into<Message>, within: Option<InFlightId>) -> Self {
+        Self {
+            message: message.into(),
+            within,
+            cancels: None,
+        }
+    }
 }
 
 /// Whether new requests of the peer are accepted.
@@ -348,7 +358,7 @@ impl Mux {
     /// If the notification was dropped.
     pub fn notify(&mut self, notification: Notification) -> Result<(), NotifyError> {
         self.has_room()?;
-        self.outbox.push(notification, None);
+        self.outbox.push(OutgoingMessage::new(notification, None));
         Ok(())
     }
 
@@ -380,7 +390,11 @@ impl Mux {
             self.outbox.withdraw(position);
         } else if pending.sends_cancel_for(reason) {
             let cancel = references::cancel(pending.id(), &reason.to_string());
-            self.outbox.push(cancel, pending.within().cloned());
+            let (cancels, within) = pending.into_ids();
+            self.outbox.push(OutgoingMessage {
+                cancels: Some(cancels),
+                ..OutgoingMessage::new(cancel, within)
+            });
         }
     }
 
@@ -400,7 +414,8 @@ impl Mux {
             id: Some(request.clone()),
             outcome,
         };
-        self.outbox.push(response, Some(id.clone()));
+        self.outbox
+            .push(OutgoingMessage::new(response, Some(id.clone())));
     }
 
     /// Rejects new requests of the peer from now on. Those in flight can still be answered.
@@ -454,14 +469,14 @@ impl Mux {
         self.pending.resume_idle(now);
     }
 
-    /// Pauses both deadlines of a call that is delayed on our side, for example by authorization.
-    pub fn pause_deadlines(&mut self, now: Instant, id: &RequestId) {
-        self.pending.pause_deadlines(now, id);
+    /// Pauses both deadlines of a call that is delayed on our side, for example by authorization. Returns the call.
+    pub fn pause_deadlines(&mut self, now: Instant, id: &RequestId) -> Option<CallId> {
+        self.pending.pause_deadlines(now, id)
     }
 
-    /// Resumes the deadlines of a call. The time since [`Mux::pause_deadlines`] does not count.
-    pub fn resume_deadlines(&mut self, now: Instant, id: &RequestId) {
-        self.pending.resume_deadlines(now, id);
+    /// Resumes the deadlines of a call, and returns it. The time since [`Mux::pause_deadlines`] does not count.
+    pub fn resume_deadlines(&mut self, now: Instant, id: &RequestId) -> Option<CallId> {
+        self.pending.resume_deadlines(now, id)
     }
 
     /// Removes a call whose request the wire could not deliver. The peer did not receive it, so no cancel follows; the
@@ -696,7 +711,8 @@ impl Mux {
     fn refuse(&mut self, id: Option<RequestId>, error: RpcError) {
         if !self.is_choked() {
             let outcome = Err(error);
-            self.outbox.push(Response { id, outcome }, None);
+            self.outbox
+                .push(OutgoingMessage::new(Response { id, outcome }, None));
         }
     }
 }

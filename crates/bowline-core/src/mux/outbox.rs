@@ -62,10 +62,8 @@ impl Outbox {
         QueuePosition(self.last_position + 1)
     }
 
-    pub(super) fn push(&mut self, message: impl Into<Message>, within: Option<InFlightId>) {
-        let message = message.into();
-        self.queue
-            .push_back(QueueEntry::Message(OutgoingMessage { message, within }));
+    pub(super) fn push(&mut self, outgoing: OutgoingMessage) {
+        self.queue.push_back(QueueEntry::Message(outgoing));
         // Measured in the queue: the message is large, and measuring it earlier would cost another move.
         let bytes = match self.queue.back() {
             Some(QueueEntry::Message(queued)) => queued.message.variable_len(),
@@ -166,10 +164,7 @@ impl Outbox {
                 }
                 QueueEntry::ScopedNotification(within, notification) => {
                     self.scoped_notifications -= 1;
-                    return Some(OutgoingMessage {
-                        message: notification.into(),
-                        within: Some(within),
-                    });
+                    return Some(OutgoingMessage::new(notification, Some(within)));
                 }
                 QueueEntry::Call(call) => {
                     if let Some(request) = send(call) {

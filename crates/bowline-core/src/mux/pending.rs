@@ -95,8 +95,9 @@ impl PendingCall {
         self.unsent.as_ref().map(|unsent| unsent.position)
     }
 
-    pub(super) fn within(&self) -> Option<&InFlightId> {
-        self.within.as_ref()
+    /// Returns the id of its request, and the request of the peer that it belongs to.
+    pub(super) fn into_ids(self) -> (RequestId, Option<InFlightId>) {
+        (self.id, self.within)
     }
 
     /// Returns whether abandoning the call for this reason sends a cancel.
@@ -177,10 +178,7 @@ impl PendingCalls {
             method,
             params: params.map(Params::from),
         };
-        Some(OutgoingMessage {
-            message: request.into(),
-            within: pending.within.clone(),
-        })
+        Some(OutgoingMessage::new(request, pending.within.clone()))
     }
 
     /// Removes a call that ends without a response.
@@ -265,24 +263,20 @@ impl PendingCalls {
             .then_some((call, timeout))
     }
 
-    pub(super) fn pause_deadlines(&mut self, now: Instant, id: &RequestId) {
-        if let Some(call) = self.by_id.get(&CorrelationKey::from(id))
-            && let Some(pending) = self.calls.get_mut(call)
-            // A request that is not sent cannot be delayed: this is about an earlier call with the same id.
-            && !pending.is_unsent()
-        {
-            self.deadline_queue
-                .pause(now, *call, &mut pending.deadlines);
-        }
+    pub(super) fn pause_deadlines(&mut self, now: Instant, id: &RequestId) -> Option<CallId> {
+        let call = *self.by_id.get(&CorrelationKey::from(id))?;
+        // A request that is not sent cannot be delayed: this is about an earlier call with the same id.
+        let pending = self.calls.get_mut(&call).filter(|it| !it.is_unsent())?;
+        self.deadline_queue.pause(now, call, &mut pending.deadlines);
+        Some(call)
     }
 
-    pub(super) fn resume_deadlines(&mut self, now: Instant, id: &RequestId) {
-        if let Some(call) = self.by_id.get(&CorrelationKey::from(id))
-            && let Some(pending) = self.calls.get_mut(call)
-        {
-            self.deadline_queue
-                .resume(now, *call, &mut pending.deadlines);
-        }
+    pub(super) fn resume_deadlines(&mut self, now: Instant, id: &RequestId) -> Option<CallId> {
+        let call = *self.by_id.get(&CorrelationKey::from(id))?;
+        let pending = self.calls.get_mut(&call)?;
+        self.deadline_queue
+            .resume(now, call, &mut pending.deadlines);
+        Some(call)
     }
 
     pub(super) fn pause_idle(&mut self) {

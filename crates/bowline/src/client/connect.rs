@@ -22,7 +22,7 @@ use super::remembered_version::RememberedVersion;
 use super::transport::{ChildCommand, Connection, Transport};
 use super::{Client, ClientInner, Host};
 use crate::exchange::{BoxFuture, Context, Responder};
-use crate::wire::{Command, Wire};
+use crate::wire::{Command, EngineWire};
 use crate::{Error, Result, deprecation};
 
 /// A builder for a connection to a server. Await it to connect.
@@ -51,7 +51,7 @@ pub struct Connect {
 /// The server to connect to.
 pub(super) enum ConnectTarget {
     InProcess(Arc<dyn Responder>),
-    Wire(Box<dyn Wire>),
+    Wire(Box<dyn EngineWire>),
     Child(ChildCommand),
     #[allow(dead_code, reason = "constructed with the feature `http-client` only")]
     Http,
@@ -62,7 +62,7 @@ impl Connect {
         Self::new(ConnectTarget::InProcess(responder))
     }
 
-    pub(super) fn over_wire(wire: Box<dyn Wire>) -> Self {
+    pub(super) fn over_wire(wire: Box<dyn EngineWire>) -> Self {
         Self::new(ConnectTarget::Wire(wire))
     }
 

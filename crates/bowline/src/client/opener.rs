@@ -24,7 +24,7 @@ use super::config::ClientConfig;
 use super::notification_dispatch::NotificationDispatch;
 use super::transport::{ChildCommand, Connection, Transport};
 use crate::exchange::{Answer, CallOptions, Channel};
-use crate::wire::Wire;
+use crate::wire::EngineWire;
 use crate::{Error, Result};
 
 /// Opens the connections of one client.
@@ -40,7 +40,7 @@ impl Opener<'_> {
     }
 
     /// Connects over `wire`.
-    pub(super) async fn open_wire(&self, wire: Box<dyn Wire>) -> Result<Connection> {
+    pub(super) async fn open_wire(&self, wire: Box<dyn EngineWire>) -> Result<Connection> {
         self.open(Transport::over_wire(wire, None, self), None)
             .await
     }

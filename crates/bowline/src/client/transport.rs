@@ -13,7 +13,7 @@ use crate::exchange::{CallOptions, Channel, Exchange, InProcess, Responder};
 use crate::limits::{Account, Limits};
 use crate::peer::{CloseMode, LocalRole, Peer};
 use crate::sync::Mutex;
-use crate::wire::{ChildHandle, Command, Wire};
+use crate::wire::{ChildHandle, Command, EngineWire};
 use crate::{Error, Result};
 
 /// A way to send requests to a server.
@@ -121,7 +121,7 @@ impl Transport {
 
     /// Starts the driver of `wire`, whose server requests are answered by the host.
     pub(super) fn over_wire(
-        wire: Box<dyn Wire>,
+        wire: Box<dyn EngineWire>,
         child: Option<ChildHandle>,
         opener: &Opener<'_>,
     ) -> Self {
@@ -201,7 +201,7 @@ impl ChildCommand {
         Self(Arc::new(Mutex::new(command)))
     }
 
-    pub(super) fn spawn(&self) -> Result<(Box<dyn Wire>, ChildHandle)> {
+    pub(super) fn spawn(&self) -> Result<(Box<dyn EngineWire>, ChildHandle)> {
         let mut command = self.0.lock();
         let (wire, child) = command.spawn()?;
         Ok((wire, child))

@@ -1,4 +1,4 @@
-//! The timeouts of an exchange that is not managed by a `Mux`.
+//! The timeouts of an exchange that is not managed by a `Mux`, and the time for which any exchange was paused.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -105,5 +105,29 @@ impl From<Duration> for Deadline {
             sleep: None,
             left: None,
         }
+    }
+}
+
+/// The total time of the pauses of one request.
+#[derive(Debug, Default)]
+pub(crate) struct PausedTime {
+    /// The start of the current pause.
+    since: Option<Instant>,
+    /// The total of the previous ones.
+    before: Duration,
+}
+
+impl PausedTime {
+    pub(crate) fn begin(&mut self) {
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.before = self.total();
+        self.since = None;
+    }
+
+    pub(crate) fn total(&self) -> Duration {
+        self.before + self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 }

@@ -15,6 +15,7 @@ pub(crate) use context::HandlerControl;
 pub use context::{Context, NotificationSink};
 
 mod deadline;
+pub(crate) use deadline::PausedTime;
 
 #[cfg(feature = "http-client")]
 mod future_exchange;

@@ -84,10 +84,12 @@ impl ProgressReports {
                 None
             }
         };
+        let reset = ResetOnPanic(self);
         while let Some(progress) = next {
             send(progress);
             next = self.next();
         }
+        std::mem::forget(reset);
     }
 
     /// Records a report. Returns it if the caller must send it.
@@ -117,9 +119,21 @@ impl ProgressReports {
 
 struct NotIncreasing;
 
+/// Lets the next report be sent after a panic of `send`; without this, every later report would only be queued.
+struct ResetOnPanic<'a>(&'a ProgressReports);
+
+impl Drop for ResetOnPanic<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.0.lock();
+        state.is_sending = false;
+        state.next = None; // would be sent after a later, greater report
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;
 
@@ -139,6 +153,25 @@ mod tests {
         reports.send(Progress::at(5.0), |it| sent.borrow_mut().push(it.at));
 
         assert_eq!(sent.into_inner(), [1.0, 4.0, 5.0]);
+    }
+
+    #[test]
+    fn reports_are_sent_after_one_whose_sink_panics() {
+        let reports = ProgressReports::default();
+        let sent = RefCell::new(Vec::new());
+
+        let panicking = AssertUnwindSafe(|| {
+            reports.send(Progress::at(1.0), |_| {
+                reports.send(Progress::at(2.0), |_| {});
+                panic!("the sink panics")
+            });
+        });
+        assert!(catch_unwind(panicking).is_err());
+        for at in [3.0, 4.0] {
+            reports.send(at.into(), |it| sent.borrow_mut().push(it.at));
+        }
+
+        assert_eq!(sent.into_inner(), [3.0, 4.0]);
     }
 
     #[test]

@@ -6,10 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::BoxFuture;
-use super::deadline::Deadline;
+use super::deadline::{Deadline, PausedTime};
 use crate::sync::Mutex;
 use crate::{Error, Result};
 
@@ -26,8 +24,7 @@ pub(crate) trait TimeoutControl: Send + Sync {
 #[derive(Debug, Default)]
 pub(crate) struct TimeoutPause {
     is_paused: AtomicBool,
-    /// The start of the current pause, and the total of the previous ones.
-    spent: Mutex<(Option<Instant>, Duration)>,
+    time: Mutex<PausedTime>,
 }
 
 impl TimeoutPause {
@@ -38,30 +35,21 @@ impl TimeoutPause {
 
     /// Returns the total time of all pauses.
     pub(crate) fn total(&self) -> Duration {
-        let (since, before) = *self.spent.lock();
-        before + since.map_or(Duration::ZERO, |since| since.elapsed())
-    }
-
-    fn set(&self, on: bool) -> BoxFuture<'_, ()> {
-        self.is_paused.store(on, Ordering::Relaxed);
-        let mut spent = self.spent.lock();
-        let (since, before) = *spent;
-        *spent = match (on, since) {
-            (true, None) => (Some(Instant::now()), before),
-            (false, Some(since)) => (None, before + since.elapsed()),
-            _ => *spent,
-        };
-        Box::pin(std::future::ready(()))
+        self.time.lock().total()
     }
 }
 
 impl TimeoutControl for TimeoutPause {
     fn pause(&self) -> BoxFuture<'_, ()> {
-        self.set(true)
+        self.is_paused.store(true, Ordering::Relaxed);
+        self.time.lock().begin();
+        Box::pin(std::future::ready(()))
     }
 
     fn resume(&self) -> BoxFuture<'_, ()> {
-        self.set(false)
+        self.is_paused.store(false, Ordering::Relaxed);
+        self.time.lock().end();
+        Box::pin(std::future::ready(()))
     }
 }
 

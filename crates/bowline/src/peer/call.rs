@@ -12,7 +12,9 @@ use bowline_types::{Json, RequestId};
 use super::Peer;
 use super::unread_queue::UnreadQueue;
 use crate::Error;
-use crate::exchange::{Answer, ExchangeEvent, NO_EXTENSIONS, OverflowPolicy, PollExchange};
+use crate::exchange::{
+    Answer, ExchangeEvent, NO_EXTENSIONS, OverflowPolicy, PausedTime, PollExchange,
+};
 use crate::limits::Account;
 
 /// The received notifications and outcome of one call, until the call is polled.
@@ -21,6 +23,8 @@ pub(super) struct Mailbox {
     overflow_policy: OverflowPolicy,
     outcome: Option<CallEnd>,
     waker: Option<Waker>,
+    /// How long the call waited for the user.
+    pub(super) paused: PausedTime,
 }
 
 /// How a call ended.
@@ -38,6 +42,7 @@ impl Mailbox {
             overflow_policy,
             outcome: None,
             waker: None,
+            paused: PausedTime::default(),
         }
     }
 
@@ -71,6 +76,8 @@ pub(super) struct WireCall {
     id: RequestId,
     method: Cow<'static, str>,
     dialect: &'static Dialect,
+    /// How long it waited for the user; set when it ends, and in its mailbox until then.
+    paused: Option<Duration>,
 }
 
 impl WireCall {
@@ -82,6 +89,7 @@ impl WireCall {
             id,
             method,
             dialect,
+            paused: None,
         }
     }
 
@@ -140,7 +148,7 @@ impl PollExchange for WireCall {
         };
         let mailbox = state.mailboxes.remove(&self.call);
         drop(state);
-        drop(mailbox);
+        self.paused = mailbox.map(|mailbox| mailbox.paused.total());
         Poll::Ready(ExchangeEvent::Answered(match outcome {
             CallEnd::Settled(outcome) => self.answer(outcome),
             CallEnd::Lost(error) => Err(error),
@@ -152,7 +160,12 @@ impl PollExchange for WireCall {
     }
 
     fn paused(&self) -> Duration {
-        Duration::ZERO
+        let in_mailbox = || {
+            let state = self.peer.shared.state.lock();
+            let mailbox = state.mailboxes.get(&self.call);
+            mailbox.map_or(Duration::ZERO, |mailbox| mailbox.paused.total())
+        };
+        self.paused.unwrap_or_else(in_mailbox)
     }
 
     fn cancel(self: Box<Self>, reason: String) {

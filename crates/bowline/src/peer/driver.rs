@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bowline_core::mux::{ExceededLimit, MuxEvent, OutgoingMessage, ProtocolWarning, WireEnd};
+use bowline_core::mux::{ExceededLimit, MuxEvent, ProtocolWarning, WireEnd};
 use bowline_core::{
     BatchError, Malformed, Message, Notification, decode_batch, is_batch, shortened,
 };
@@ -30,7 +30,7 @@ use super::{CloseMode, Peer, legacy};
 use crate::Error;
 use crate::instant_after::instant_after;
 use crate::limits::{Charge, ChargeKind, Limit};
-use crate::wire::{Received, Wire};
+use crate::wire::{EngineWire, Received, WireEvent};
 
 /// Drives one wire until it ends.
 ///
@@ -39,7 +39,7 @@ use crate::wire::{Received, Wire};
 /// Dropping the driver closes the wire, fails every call and drops every handler.
 #[must_use = "futures do nothing unless polled"]
 pub(crate) struct Driver {
-    wire: Box<dyn Wire>,
+    wire: Box<dyn EngineWire>,
     peer: Peer,
     request_handlers: RequestHandlers,
     phase: DriverPhase,
@@ -58,7 +58,7 @@ enum DriverPhase {
 }
 
 impl Driver {
-    pub(super) fn new(wire: Box<dyn Wire>, peer: Peer, role: LocalRole) -> Self {
+    pub(super) fn new(wire: Box<dyn EngineWire>, peer: Peer, role: LocalRole) -> Self {
         let request_handlers = RequestHandlers::new(peer.clone(), role);
         let (phase, timer, events) = (DriverPhase::Running, None, Vec::with_capacity(1));
         let output = peer.shared.account.empty_charge(ChargeKind::Output);
@@ -133,46 +133,55 @@ impl Driver {
             if bytes >= MAX_BYTES {
                 break;
             }
-            match self.wire.poll_receive(cx) {
-                Poll::Pending => return false,
-                Poll::Ready(Received::Frame(frame)) => {
+            let Poll::Ready(event) = self.wire.poll_event(cx) else {
+                return false;
+            };
+            match event {
+                WireEvent::Received(Received::Frame(frame)) => {
                     bytes += frame.len();
                     self.receive_frame(&frame);
                 }
-                Poll::Ready(Received::Message(message)) => self.receive_message(Ok(message)),
-                Poll::Ready(Received::TooLong { limit }) => {
+                WireEvent::Received(Received::Message(message)) => {
+                    bytes += message.encoded_len();
+                    self.receive_message(Ok(message));
+                }
+                WireEvent::Received(Received::TooLong { limit }) => {
                     let why = format!("message exceeds {limit} bytes");
                     let error = RpcError::new(ErrorCode::INVALID_REQUEST, why);
                     self.receive_malformed(Malformed::Request { id: None, error });
                 }
-                Poll::Ready(Received::RequestFailed { id, error }) => {
-                    self.request_failed(&id, error)
-                }
-                Poll::Ready(Received::Paused { id }) => {
-                    let now = Instant::now().into_std();
-                    self.peer.shared.state.lock().mux.pause_deadlines(now, &id);
-                }
-                Poll::Ready(Received::Resumed { id }) => {
-                    let now = Instant::now().into_std();
-                    self.peer.shared.state.lock().mux.resume_deadlines(now, &id);
-                }
-                Poll::Ready(Received::ReconnectDelayed { id, until }) => {
-                    let until = until.map(Instant::into_std);
-                    self.peer.shared.state.lock().mux.handle_wait(until, &id);
-                }
-                Poll::Ready(Received::NotificationsMissed) => self.notifications_missed(),
-                Poll::Ready(Received::Reset) => self.reset(),
-                Poll::Ready(Received::StreamLost { error }) => {
-                    self.peer.notification_hub().report_loss(error)
-                }
-                Poll::Ready(Received::End) => {
+                WireEvent::Received(Received::End) => {
                     self.input_ended();
                     return true;
                 }
-                Poll::Ready(Received::Broken(error)) => {
+                WireEvent::Received(Received::Broken(error)) => {
                     self.broken(error);
                     return true;
                 }
+                WireEvent::RequestFailed { id, error } => self.request_failed(&id, error),
+                WireEvent::Paused { id } => {
+                    let now = Instant::now().into_std();
+                    let mut state = self.peer.shared.state.lock();
+                    let call = state.mux.pause_deadlines(now, &id);
+                    if let Some(mailbox) = call.and_then(|call| state.mailboxes.get_mut(&call)) {
+                        mailbox.paused.begin();
+                    }
+                }
+                WireEvent::Resumed { id } => {
+                    let now = Instant::now().into_std();
+                    let mut state = self.peer.shared.state.lock();
+                    let call = state.mux.resume_deadlines(now, &id);
+                    if let Some(mailbox) = call.and_then(|call| state.mailboxes.get_mut(&call)) {
+                        mailbox.paused.end();
+                    }
+                }
+                WireEvent::ReconnectDelayed { id, until } => {
+                    let until = until.map(Instant::into_std);
+                    self.peer.shared.state.lock().mux.handle_wait(until, &id);
+                }
+                WireEvent::NotificationsMissed => self.notifications_missed(),
+                WireEvent::Reset => self.reset(),
+                WireEvent::StreamLost { error } => self.peer.notification_hub().report_loss(error),
             }
         }
         true
@@ -253,7 +262,7 @@ impl Driver {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Handles [`Received::NotificationsMissed`]: reports every list and every subscribed resource as changed.
+    /// Handles [`WireEvent::NotificationsMissed`]: reports every list and every subscribed resource as changed.
     fn notifications_missed(&mut self) {
         let resources = self.peer.shared.state.lock().legacy.subscribed_resources();
         for notification in legacy::all_change_notifications(resources) {
@@ -261,7 +270,7 @@ impl Driver {
         }
     }
 
-    /// Handles [`Received::Reset`]: cancels the server's requests, and restores subscriptions and the log level.
+    /// Handles [`WireEvent::Reset`]: cancels the server's requests, and restores subscriptions and the log level.
     fn reset(&mut self) {
         for cancel in self.request_handlers.cancel_notifications() {
             let now = Instant::now().into_std();
@@ -399,16 +408,10 @@ impl Driver {
                 }
                 Poll::Ready(Ok(())) => {}
             }
-            let Some(OutgoingMessage {
-                message, within, ..
-            }) = self.peer.shared.state.lock().mux.poll_outgoing()
-            else {
+            let Some(outgoing) = self.peer.shared.state.lock().mux.poll_outgoing() else {
                 break;
             };
-            match within {
-                Some(within) => self.wire.send_within(within.request_id(), &message),
-                None => self.wire.send(&message),
-            }
+            self.wire.send(&outgoing);
             sent = true;
         }
         if let Poll::Ready(Err(error)) = self.wire.poll_flush(cx) {

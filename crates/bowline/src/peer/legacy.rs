@@ -1,4 +1,4 @@
-//! Emulation of `subscriptions/listen` on wires of the legacy era, and restoring state after a `Received::Reset`.
+//! Emulation of `subscriptions/listen` on wires of the legacy era, and restoring state after a `WireEvent::Reset`.
 //!
 //! On a client, `subscriptions/listen` is emulated by `resources/subscribe`, unsolicited notifications and
 //! `resources/unsubscribe`. On a server, an internal `subscriptions/listen` per legacy client yields the notifications
@@ -59,6 +59,7 @@ pub(super) fn listen(peer: &Peer, request: &Request) -> Exchange {
         held: Vec::new(),
         acknowledged: false,
         filter,
+        paused: Duration::ZERO,
     };
     listen.subscribe();
     Exchange::new(listen)
@@ -129,6 +130,8 @@ struct EmulatedListen {
     /// The resources that this subscription holds; the last holder of a resource unsubscribes.
     held: Vec<String>,
     acknowledged: bool,
+    /// The longest time that an answered request waited for the user.
+    paused: Duration,
 }
 
 /// A pending `resources/subscribe`.
@@ -240,6 +243,7 @@ impl PollExchange for EmulatedListen {
             else {
                 continue;
             };
+            self.paused = self.paused();
             let answered = self.pending.pop_front();
             if let Err(error) = answer {
                 return Poll::Ready(ExchangeEvent::Answered(Err(error)));
@@ -285,7 +289,9 @@ impl PollExchange for EmulatedListen {
     }
 
     fn paused(&self) -> Duration {
-        Duration::ZERO
+        // The requests are sent together and wait for the same authorization, so that their pauses overlap.
+        let pending = self.pending.iter().map(|it| it.exchange.paused());
+        pending.fold(self.paused, Duration::max)
     }
 
     fn cancel(self: Box<Self>, _: String) {}

@@ -44,7 +44,7 @@ use tokio::sync::watch;
 use crate::exchange::{CallOptions, Channel, Exchange, OverflowPolicy};
 use crate::limits::Account;
 use crate::sync::Mutex;
-use crate::wire::Wire;
+use crate::wire::EngineWire;
 use crate::{Error, Result};
 use call::{Mailbox, WireCall};
 
@@ -89,7 +89,7 @@ pub(crate) enum CloseMode {
 impl Peer {
     /// Creates a handle and its driver, which must be spawned.
     pub(crate) fn new(
-        wire: Box<dyn Wire>,
+        wire: Box<dyn EngineWire>,
         role: LocalRole,
         account: Arc<Account>,
     ) -> (Self, Driver) {

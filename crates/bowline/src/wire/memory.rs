@@ -69,7 +69,9 @@ impl Wire for Memory {
             if queue.closed {
                 return Poll::Ready(Received::End);
             }
-            queue.reader = Some(cx.waker().clone());
+            let replaced = queue.reader.replace(cx.waker().clone());
+            drop(queue);
+            drop(replaced); // not under the lock: a waker is foreign code
             return Poll::Pending;
         };
         let writer = queue.writer.take();
@@ -85,7 +87,9 @@ impl Wire for Memory {
         } else if queue.frames.len() < CAPACITY {
             Poll::Ready(Ok(()))
         } else {
-            queue.writer = Some(cx.waker().clone());
+            let replaced = queue.writer.replace(cx.waker().clone());
+            drop(queue);
+            drop(replaced); // not under the lock: a waker is foreign code
             Poll::Pending
         }
     }
@@ -133,3 +137,47 @@ impl FrameQueue {
 }
 
 const CAPACITY: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::task::Wake;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A waker that closes a wire when it is dropped, which locks both queues.
+    struct OwnsWire(#[allow(dead_code, reason = "held to be dropped")] Memory);
+
+    impl Wake for OwnsWire {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    /// Polls with a waker that owns the other end, then with another, which replaces it.
+    fn replace_waker(poll: impl Fn(&mut Memory, &mut Context<'_>) + Send + 'static) {
+        let (mut near, far) = memory();
+        (0..CAPACITY).for_each(|_| near.send_frame(Bytes::new()));
+        let (done, is_done) = mpsc::channel();
+        std::thread::spawn(move || {
+            let owner = Waker::from(Arc::new(OwnsWire(far)));
+            poll(&mut near, &mut Context::from_waker(&owner));
+            drop(owner);
+            poll(&mut near, &mut Context::from_waker(Waker::noop()));
+            let _ = done.send(());
+        });
+
+        let replaced = is_done.recv_timeout(Duration::from_secs(10));
+
+        assert!(replaced.is_ok(), "a waker was dropped under the lock");
+    }
+
+    #[test]
+    fn a_replaced_reader_is_dropped_without_the_lock() {
+        replace_waker(|near, cx| drop(near.poll_receive(cx)));
+    }
+
+    #[test]
+    fn a_replaced_writer_is_dropped_without_the_lock() {
+        replace_waker(|near, cx| drop(near.poll_ready(cx)));
+    }
+}

@@ -7,6 +7,9 @@ mod child;
 pub(crate) use child::ChildHandle;
 pub use child::Command;
 
+mod engine_wire;
+pub(crate) use engine_wire::{EngineWire, WireEvent};
+
 mod lines;
 pub use lines::Lines;
 
@@ -20,11 +23,7 @@ use std::io;
 use std::task::{Context, Poll};
 
 pub use bowline_core::Message;
-use bowline_types::RequestId;
 use bytes::Bytes;
-use tokio::time::Instant;
-
-use crate::Error;
 
 /// A duplex transport of JSON-RPC messages: a pipe, a socket, an in-memory queue.
 ///
@@ -66,7 +65,7 @@ use crate::Error;
 /// }
 /// ```
 pub trait Wire: Send + 'static {
-    /// Polls for the next frame or event.
+    /// Polls for the next frame, or the end of the wire.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received>;
 
     /// Polls until the wire can accept one more message.
@@ -78,19 +77,6 @@ pub trait Wire: Send + 'static {
 
     /// Accepts one message. From here on it counts as sent, so that abandoning its call sends a cancel.
     fn send(&mut self, message: &Message);
-
-    /// Like [`Wire::send`], for a message that belongs to this request of the peer.
-    ///
-    /// For wires with one stream per request; the default calls `send`.
-    fn send_within(&mut self, request: &RequestId, message: &Message) {
-        let _ = request;
-        self.send(message);
-    }
-
-    /// Called when the peer has cancelled its request: no answer will be sent for it.
-    fn cancelled(&mut self, request: &RequestId) {
-        let _ = request;
-    }
 
     /// Writes buffered messages.
     ///
@@ -107,7 +93,7 @@ pub trait Wire: Send + 'static {
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 }
 
-/// A frame or an event from a [`Wire`].
+/// A frame from a [`Wire`], or its end.
 #[derive(Debug)]
 #[allow(
     clippy::exhaustive_enums,
@@ -122,41 +108,6 @@ pub enum Received {
     TooLong {
         /// The limit, in bytes.
         limit: usize,
-    },
-    /// A request failed to be sent, or its answer to be received. The wire stays open.
-    RequestFailed {
-        /// The id of the request.
-        id: RequestId,
-        /// The cause.
-        error: Error,
-    },
-    /// A request waits on this side for the user, such as for a consent screen. Its timeouts are paused.
-    Paused {
-        /// The id of the request.
-        id: RequestId,
-    },
-    /// A paused request continues.
-    Resumed {
-        /// The id of the request.
-        id: RequestId,
-    },
-    /// The server requested a reconnect delay (SSE `retry`), so no message for one request is received until then. A
-    /// call whose deadline is earlier fails immediately.
-    ReconnectDelayed {
-        /// The id of the request.
-        id: RequestId,
-        /// When the wire reconnects; `None` if the time overflows.
-        until: Option<Instant>,
-    },
-    /// Notifications that belong to no request may have been lost. The wire stays open.
-    NotificationsMissed,
-    /// The peer was restarted or lost the state of this wire: its own requests, subscriptions and the log level.
-    /// The wire stays open, and requests of this side are not affected.
-    Reset,
-    /// Notifications that belong to no request are no longer received, until a [`Received::Reset`]. Requests work.
-    StreamLost {
-        /// The cause.
-        error: Error,
     },
     /// The peer closed the wire.
     End,

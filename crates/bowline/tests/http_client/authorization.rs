@@ -63,9 +63,11 @@ impl GuardedServer {
         let result = match method {
             "tools/call" => json!({"resultType": "complete", "content": []}),
             "initialize" => json!({
-                "protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {}, "resources": {"subscribe": true}},
                 "serverInfo": {"name": "guarded", "version": "1"},
             }),
+            "resources/subscribe" => json!({}),
             "subscriptions/listen" => return subscription(&body["id"]),
             "GET" => return empty(405),
             "server/discover" => return empty(400),
@@ -270,15 +272,20 @@ async fn time_spent_on_authorization_does_not_count_towards_timeouts() {
 
 #[tokio::test(start_paused = true)]
 async fn time_spent_on_authorization_does_not_count_towards_the_acknowledgement() {
-    let server = GuardedServer::accepting("yes");
-    let authorizer =
-        ScriptedAuthorizer::with_credentials(&["yes"]).with_delay(Duration::from_secs(600));
-    let client = connect(&server, &authorizer, "2026-07-28").await.unwrap();
+    for version in VERSIONS {
+        let server = GuardedServer::accepting("yes");
+        let authorizer =
+            ScriptedAuthorizer::with_credentials(&["yes"]).with_delay(Duration::from_secs(600));
+        *authorizer.credential.lock().unwrap() = "yes";
+        let client = connect(&server, &authorizer, version).await.unwrap();
+        client.call_tool("x", ()).await.unwrap();
+        *authorizer.credential.lock().unwrap() = "";
 
-    let subscription = client.subscribe(Changes::new().tools()).await;
+        let subscription = client.subscribe(Changes::new().resource("a:b")).await;
 
-    assert!(subscription.is_ok(), "{subscription:?}");
-    assert_eq!(authorizer.refusals.lock().unwrap().len(), 1);
+        assert!(subscription.is_ok(), "{version}: {subscription:?}");
+        assert_eq!(authorizer.refusals.lock().unwrap().len(), 1);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,6 @@
 use std::io;
 use std::task::{Context, Poll};
 
-use bowline::RequestId;
 use bowline::wire::{Received, Wire};
 use bowline_core::Message;
 
@@ -39,10 +38,6 @@ impl<W: Wire> Wire for TappedWire<W> {
         self.observer
             .frame(format!("← {}", summarize(&message.to_frame())));
         self.wire.send(message);
-    }
-
-    fn cancelled(&mut self, request: &RequestId) {
-        self.wire.cancelled(request);
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -27,6 +27,22 @@ fn outgoing_messages_name_the_request_of_the_peer_they_belong_to() {
 }
 
 #[test]
+fn a_cancel_names_the_request_of_ours_that_it_cancels() {
+    let mut pair = MuxPair::new();
+    let call = pair
+        .client
+        .call(pair.now, "ping", None, CallOptions::default())
+        .unwrap();
+    let id = pair.client.request_id(call).cloned();
+    let request = pair.client.poll_outgoing().unwrap();
+
+    pair.client.abandon(call, &AbandonReason::Dropped);
+
+    let cancel = pair.client.poll_outgoing().unwrap();
+    assert_eq!((request.cancels, cancel.cancels), (None, id));
+}
+
+#[test]
 fn notifications_of_a_cancelled_request_are_not_sent() {
     let mut pair = MuxPair::new();
     let (_, id) = pair.call_and_serve();

@@ -14,7 +14,7 @@ use crate::client::opener::{Opener, discover_request, opening_error};
 use crate::client::transport::{Connection, Transport};
 use crate::exchange::{CallOptions, Channel, Exchange, TimeoutPause, timeout_with_pauses};
 use crate::http::client::{Endpoint, HttpChannel, UnexpectedStatus, legacy};
-use crate::wire::Wire;
+use crate::wire::EngineWire;
 use crate::{Error, Result};
 
 /// A server at a URL. Used as the transport if the server is modern; a legacy one gets a wire made of HTTP requests.
@@ -173,7 +173,7 @@ impl Channel for HttpTransport {
 
 async fn initialize_over(
     opener: &Opener<'_>,
-    wire: Box<dyn Wire>,
+    wire: Box<dyn EngineWire>,
     caller: Caller,
 ) -> Result<Connection> {
     let legacy = opener.config.versions.without_modern();

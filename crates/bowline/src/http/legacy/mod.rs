@@ -7,7 +7,7 @@
 //! DELETE with the id ─▶ ends the session
 //! ```
 //!
-//! A session is a `Wire` made of POST bodies and responses, with the same `Driver` and `Mux` as any other wire. A
+//! A session is a wire made of POST bodies and responses, with the same `Driver` and `Mux` as any other wire. A
 //! disconnect never cancels here; a posted `notifications/cancelled` does, within its session.
 
 mod ascending_map;

@@ -1,5 +1,5 @@
-//! One legacy session over HTTP. [`SessionWire`], the driver's side of a [`Session`], implements [`Wire`]: it receives
-//! from POST bodies and sends onto response streams.
+//! One legacy session over HTTP. [`SessionWire`], the driver's side of a [`Session`], implements [`EngineWire`]: it
+//! receives from POST bodies and sends onto response streams.
 //!
 //! ```text
 //! POST bodies ──▶ inbox ──▶ Driver, Mux, handlers ──▶ SessionStreams ──▶ responses
@@ -13,6 +13,7 @@ use std::time::Duration;
 use ::http::StatusCode;
 use bowline_core::era::Dialect;
 use bowline_core::http::admission::HttpRejection;
+use bowline_core::mux::{InFlightId, OutgoingMessage};
 use bowline_core::{Message, shortened};
 use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
@@ -31,7 +32,7 @@ use crate::exchange::Principal;
 use crate::http::server::overloaded;
 use crate::limits::{Account, Charge, Limit};
 use crate::sync::Mutex;
-use crate::wire::{Received, Wire};
+use crate::wire::{EngineWire, Received, WireEvent};
 
 /// A legacy session, shared by its POSTs, its open responses and its driver.
 pub(super) struct Session {
@@ -119,6 +120,12 @@ impl Session {
             }
             PostRejection::InFlight(id) => already_in_flight(id),
         }
+    }
+
+    /// Puts a message onto its stream; `within` is the request of the client that it belongs to.
+    pub(super) fn send(&self, within: Option<&RequestId>, message: &Message) {
+        let now = Instant::now();
+        self.with(|state| state.route(now, within, message));
     }
 
     /// Takes the head of the POST that a request came with, for its handler.
@@ -307,8 +314,8 @@ impl SessionWire {
     }
 }
 
-impl Wire for SessionWire {
-    fn poll_receive(&mut self, cx: &mut task::Context<'_>) -> Poll<Received> {
+impl EngineWire for SessionWire {
+    fn poll_event(&mut self, cx: &mut task::Context<'_>) -> Poll<WireEvent> {
         if self.undispatched >= MAX_UNDISPATCHED_BYTES {
             // Makes the driver dispatch what it has before it receives more.
             cx.waker().wake_by_ref();
@@ -323,22 +330,16 @@ impl Wire for SessionWire {
         };
         drop(state);
         self.undispatched += charge.as_ref().map_or(0, Charge::bytes);
-        Poll::Ready(Received::Message(message))
+        Poll::Ready(Received::Message(message).into())
     }
 
     fn poll_ready(&mut self, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
-    fn send(&mut self, message: &Message) {
-        let now = Instant::now();
-        self.session.with(|state| state.route(now, None, message));
-    }
-
-    fn send_within(&mut self, request: &RequestId, message: &Message) {
-        let now = Instant::now();
-        self.session
-            .with(|state| state.route(now, Some(request), message));
+    fn send(&mut self, outgoing: &OutgoingMessage) {
+        let within = outgoing.within.as_ref().map(InFlightId::request_id);
+        self.session.send(within, &outgoing.message);
     }
 
     fn cancelled(&mut self, request: &RequestId) {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::{ChildHandle, ChildWire, ClosableStdin, Lines, Reaper, StderrTail};
+use crate::wire::EngineWire;
 use crate::{Error, Result};
 
 /// A server to run as a child process, without a shell.
@@ -134,7 +135,7 @@ impl Command {
     }
 
     /// Starts the child and the task that reaps it. Must be called in a tokio runtime.
-    pub(crate) fn spawn(&mut self) -> Result<(Box<dyn super::Wire>, ChildHandle)> {
+    pub(crate) fn spawn(&mut self) -> Result<(Box<dyn EngineWire>, ChildHandle)> {
         self.prepare();
         let mut child = self.command.spawn().map_err(|error| {
             let program = self.command.as_std().get_program().to_string_lossy();

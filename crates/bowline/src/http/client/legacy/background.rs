@@ -17,7 +17,7 @@ use crate::exchange::{BoxFuture, TimeoutControl, TimeoutPause, timeout_with_paus
 use crate::http::client::response::{ResponseContent, message, missing_response, read};
 use crate::http::client::send::SendState;
 use crate::http::client::{RefusalPolicy, UnexpectedStatus};
-use crate::wire::Received;
+use crate::wire::{Received, WireEvent};
 use crate::{Error, Result};
 
 impl WireState {
@@ -106,10 +106,10 @@ impl WireState {
         timeout_with_pauses(super::POST_LIMIT, &pause, handshaking).await
     }
 
-    /// Delivers `Received::Reset` before any request is posted or any message received in the new session.
+    /// Delivers `WireEvent::Reset` before any request is posted or any message received in the new session.
     async fn reopened(&self, session: Arc<WireSession>) {
         tracing::debug!("the server had ended the session; opened a new one");
-        self.deliver(Received::Reset).await;
+        self.deliver(WireEvent::Reset).await;
         self.change(|sessions| sessions.reopened(session));
     }
 
@@ -117,7 +117,7 @@ impl WireState {
         tracing::debug!(error = %shortened(&error), "failed to open a new session");
         if !is_transient_for_handshake(&error) {
             let error = clone_error(&error);
-            self.deliver(Received::StreamLost { error }).await;
+            self.deliver(WireEvent::StreamLost { error }).await;
         }
         self.change(|sessions| sessions.failed(&error));
     }
@@ -138,7 +138,7 @@ impl WireState {
                     has_listened = true;
                     *stream_support = GetStreamSupport::Offered { refused: 0 };
                     if std::mem::take(&mut may_have_missed) {
-                        self.deliver(Received::NotificationsMissed).await;
+                        self.deliver(WireEvent::NotificationsMissed).await;
                     }
                     backoff.begin();
                     while let Ok(Some(data)) = events.next_message().await {
@@ -225,14 +225,14 @@ impl WireState {
     /// Continues without a GET stream, which servers need not offer, until the session is over.
     async fn continue_without_stream(&self, may_have_missed: bool) {
         if may_have_missed {
-            self.deliver(Received::NotificationsMissed).await;
+            self.deliver(WireEvent::NotificationsMissed).await;
         }
         pending().await
     }
 
     async fn report_stream_lost(&self, error: Error) {
         tracing::warn!(error = %shortened(&error), "GET stream lost; unsolicited messages are no longer received");
-        self.deliver(Received::StreamLost { error }).await;
+        self.deliver(WireEvent::StreamLost { error }).await;
         pending().await
     }
 }

@@ -3,42 +3,37 @@
 use bowline_types::RequestId;
 use tokio::sync::mpsc;
 
+use super::post_state::AbandonedFlag;
+use super::wire_state::Delivery;
 use crate::exchange::{BoxFuture, TimeoutControl};
-use crate::wire::Received;
+use crate::wire::WireEvent;
 
-/// Suspends and resumes the timeouts of a request by sending `Received::Paused` and `Received::Resumed`.
-pub(super) struct EngineTimeoutControl<'a, T, F> {
-    incoming: &'a mpsc::Sender<T>,
-    id: &'a RequestId,
-    /// Wraps a `Received` into an item of the channel.
-    wrap: F,
+/// Suspends and resumes the timeouts of a request by sending `WireEvent::Paused` and `WireEvent::Resumed`.
+pub(super) struct EngineTimeoutControl<'a> {
+    pub(super) incoming: &'a mpsc::Sender<Delivery>,
+    pub(super) id: &'a RequestId,
+    pub(super) abandoned: &'a AbandonedFlag,
 }
 
-impl<'a, T: Send, F: Fn(Received) -> T + Send + Sync> EngineTimeoutControl<'a, T, F> {
-    pub(super) fn new(incoming: &'a mpsc::Sender<T>, id: &'a RequestId, wrap: F) -> Self {
-        Self { incoming, id, wrap }
-    }
-
-    fn send(&self, received: Received) -> BoxFuture<'_, ()> {
-        let item = (self.wrap)(received);
+impl EngineTimeoutControl<'_> {
+    fn send(&self, event: WireEvent) -> BoxFuture<'_, ()> {
+        let delivery = Delivery::for_request(event, self.abandoned);
         Box::pin(async move {
             // Fails only when the wire was dropped, and the engine with it.
-            let _ = self.incoming.send(item).await;
+            let _ = self.incoming.send(delivery).await;
         })
     }
 }
 
-impl<T: Send, F: Fn(Received) -> T + Send + Sync> TimeoutControl
-    for EngineTimeoutControl<'_, T, F>
-{
+impl TimeoutControl for EngineTimeoutControl<'_> {
     fn pause(&self) -> BoxFuture<'_, ()> {
         let id = self.id.clone();
-        self.send(Received::Paused { id })
+        self.send(WireEvent::Paused { id })
     }
 
     fn resume(&self) -> BoxFuture<'_, ()> {
         let id = self.id.clone();
-        self.send(Received::Resumed { id })
+        self.send(WireEvent::Resumed { id })
     }
 }
 

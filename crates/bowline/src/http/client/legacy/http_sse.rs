@@ -11,19 +11,20 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bowline_core::mux::OutgoingMessage;
 use bowline_core::{Message, shortened};
-use bowline_types::{CancelledNotification, NotificationMethod, RequestId};
+use bowline_types::RequestId;
 use bytes::Bytes;
 use http::{Method, Uri};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::POST_LIMIT;
 use super::cancel::{MAX_CANCELS, post_cancel, wait_for_order};
 use super::engine_timeout_control::{EngineTimeoutControl, TimeoutControlPair};
 use super::post_state::{AbandonedFlag, PostState};
 use super::wire_state::Delivery;
-use super::{POST_LIMIT, cancelled_id};
 use crate::exchange::{TimeoutControl, TimeoutPause, timeout_with_pauses};
 use crate::http::client::UnexpectedStatus;
 use crate::http::client::response::{ResponseContent, SseStream, missing_response, read};
@@ -31,7 +32,7 @@ use crate::http::client::send::SendState;
 use crate::http::client::{
     Endpoint, OutgoingRequest, RefusalPolicy, message_headers, resolve_in_origin, stream_headers,
 };
-use crate::wire::{Received, Wire};
+use crate::wire::{EngineWire, Received, WireEvent};
 use crate::{Error, Result};
 
 /// A wire to an HTTP+SSE server.
@@ -153,8 +154,8 @@ impl HttpSseWire {
 
     /// Withdraws a request that no connection has yet, without posting a cancel. Otherwise posts the cancel as soon as
     /// it cannot overtake the request, bypassing the queue.
-    fn send_cancel(&mut self, message: &Message, id: Option<&RequestId>) {
-        let pending = id.and_then(|id| self.pending.remove(id));
+    fn send_cancel(&mut self, message: &Message, id: &RequestId) {
+        let pending = self.pending.remove(id);
         if let Some(pending) = &pending {
             pending.abandoned.set();
             if pending.send_state.withdraw() {
@@ -188,16 +189,16 @@ impl HttpSseWire {
     }
 }
 
-impl Wire for HttpSseWire {
-    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received> {
+impl EngineWire for HttpSseWire {
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<WireEvent> {
         loop {
             match ready!(self.incoming.poll_recv(cx)) {
                 Some(delivery) if delivery.is_wanted() => {
                     self.forget(&delivery);
-                    return Poll::Ready(delivery.received);
+                    return Poll::Ready(delivery.event);
                 }
                 Some(_) => {}
-                None => return Poll::Ready(Received::End),
+                None => return Poll::Ready(Received::End.into()),
             }
         }
     }
@@ -232,17 +233,11 @@ impl Wire for HttpSseWire {
         }
     }
 
-    fn send(&mut self, message: &Message) {
-        match message {
-            Message::Notification(cancel) if cancel.method == CancelledNotification::NAME => {
-                self.send_cancel(message, cancelled_id(cancel).as_ref());
-            }
-            _ => self.enqueue(message),
+    fn send(&mut self, outgoing: &OutgoingMessage) {
+        match &outgoing.cancels {
+            Some(id) => self.send_cancel(&outgoing.message, id),
+            None => self.enqueue(&outgoing.message),
         }
-    }
-
-    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -328,9 +323,11 @@ async fn post_one(
     post_state.send_replace(PostState::Posted(Arc::default()));
     let posted = match &request {
         Some((id, abandoned)) => {
-            let engine = EngineTimeoutControl::new(&incoming, id, |received| {
-                Delivery::for_request(received, abandoned)
-            });
+            let engine = EngineTimeoutControl {
+                incoming: &incoming,
+                id,
+                abandoned,
+            };
             let timeouts = TimeoutControlPair(&engine, &pause);
             let timeouts: &dyn TimeoutControl = &timeouts;
             let posting = post(
@@ -358,7 +355,7 @@ async fn post_one(
     }
     drop(done);
     if let (Err(error), Some((id, abandoned))) = (posted, request) {
-        let lost = Received::RequestFailed {
+        let lost = WireEvent::RequestFailed {
             id: id.clone(),
             error,
         };

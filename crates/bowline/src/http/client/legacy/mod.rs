@@ -1,4 +1,4 @@
-//! `HttpWire`, Streamable HTTP of the legacy era as a duplex [`Wire`]: POSTs out, their responses and a GET stream in.
+//! `HttpWire`, Streamable HTTP of the legacy era as an [`EngineWire`]: POSTs out, their responses and a GET stream in.
 //!
 //! The wire adds the session, and posts cancels so that they do not overtake their requests.
 
@@ -34,10 +34,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bowline_core::{CorrelationKey, Message, Notification, RawRequest, shortened};
+use bowline_core::mux::OutgoingMessage;
+use bowline_core::{CorrelationKey, Message, RawRequest, shortened};
 use bowline_types::{
-    CancelledNotification, CancelledNotificationParams, InitializeRequest, InitializedNotification,
-    Method, NotificationMethod, RequestId, SubscribeRequest, UnsubscribeRequest,
+    InitializeRequest, InitializedNotification, Method, NotificationMethod, RequestId,
+    SubscribeRequest, UnsubscribeRequest,
 };
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -46,14 +47,14 @@ use tokio::time::{Instant, timeout};
 use super::Endpoint;
 use super::send::SendState;
 use crate::exchange::TimeoutPause;
-use crate::wire::{Received, Wire};
+use crate::wire::{EngineWire, Received, WireEvent};
 
 /// Returns a wire to a legacy server over Streamable HTTP.
 #[allow(
     clippy::unnecessary_wraps,
     reason = "a build without legacy returns `None`"
 )]
-pub(crate) fn wire(endpoint: Endpoint) -> Option<Box<dyn Wire>> {
+pub(crate) fn wire(endpoint: Endpoint) -> Option<Box<dyn EngineWire>> {
     Some(Box::new(HttpWire::new(endpoint)))
 }
 
@@ -61,7 +62,7 @@ pub(crate) fn wire(endpoint: Endpoint) -> Option<Box<dyn Wire>> {
 pub(crate) async fn http_sse_wire(
     endpoint: Endpoint,
     pause: &TimeoutPause,
-) -> crate::Result<Box<dyn Wire>> {
+) -> crate::Result<Box<dyn EngineWire>> {
     Ok(Box::new(HttpSseWire::open(endpoint, pause).await?))
 }
 
@@ -170,10 +171,9 @@ impl HttpWire {
 
     /// Withdraws a request that no connection has yet, without posting a cancel. Otherwise posts the cancel once it
     /// cannot overtake the request: after the response head, or 100 ms after a connection got the body.
-    fn send_cancel(&mut self, message: &Message, id: Option<&RequestId>) {
-        let in_flight = id.and_then(|id| Some((id, self.in_flight.remove(id)?)));
-        let Some((id, in_flight)) = in_flight else {
-            if id.is_some_and(|id| self.settled.contains(id)) {
+    fn send_cancel(&mut self, message: &Message, id: &RequestId) {
+        let Some(in_flight) = self.in_flight.remove(id) else {
+            if self.settled.contains(id) {
                 // The engine queued the cancel before it received the end. In another session the id may be reused.
                 tracing::debug!("dropped a cancel; its request is over");
                 return;
@@ -248,16 +248,16 @@ impl HttpWire {
     }
 }
 
-impl Wire for HttpWire {
-    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received> {
+impl EngineWire for HttpWire {
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<WireEvent> {
         loop {
             match ready!(self.incoming.poll_recv(cx)) {
                 Some(delivery) if delivery.is_wanted() => {
                     self.forget_settled(&delivery);
-                    return Poll::Ready(delivery.received);
+                    return Poll::Ready(delivery.event);
                 }
                 Some(_) => {}
-                None => return Poll::Ready(Received::End),
+                None => return Poll::Ready(Received::End.into()),
             }
         }
     }
@@ -282,22 +282,18 @@ impl Wire for HttpWire {
         }
     }
 
-    fn send(&mut self, message: &Message) {
-        match message {
-            Message::Request(request) => self.send_request(request, message),
-            Message::Notification(notification) => match &*notification.method {
-                CancelledNotification::NAME => {
-                    self.send_cancel(message, cancelled_id(notification).as_ref());
-                }
-                InitializedNotification::NAME => self.send_initialized(message),
-                _ => self.post(message),
-            },
-            Message::Response(_) => self.post(message),
+    fn send(&mut self, outgoing: &OutgoingMessage) {
+        let message = &outgoing.message;
+        match (message, &outgoing.cancels) {
+            (_, Some(id)) => self.send_cancel(message, id),
+            (Message::Request(request), None) => self.send_request(request, message),
+            (Message::Notification(notification), None)
+                if notification.method == InitializedNotification::NAME =>
+            {
+                self.send_initialized(message);
+            }
+            _ => self.post(message),
         }
-    }
-
-    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -351,11 +347,6 @@ impl Drop for PostingGuard {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count -= 1);
     }
-}
-
-fn cancelled_id(notification: &Notification) -> Option<RequestId> {
-    let params: CancelledNotificationParams = notification.params.as_ref()?.decode().ok()?;
-    params.request_id
 }
 
 /// Returns whether the id of a request that is over is still reserved.

@@ -22,7 +22,7 @@ use crate::http::client::body::ResponseBody;
 use crate::http::client::response::{ResponseContent, SseStream, missing_response, read};
 use crate::http::client::send::SendState;
 use crate::limits::Limits;
-use crate::wire::Received;
+use crate::wire::{Received, WireEvent};
 use crate::{Error, Result};
 
 /// Posts one request and delivers the messages of its response to the engine.
@@ -65,12 +65,12 @@ impl Predecessors {
 
 impl RequestTask {
     /// Posts the request once its predecessors are over, and delivers its response. Delivers
-    /// `Received::RequestFailed` if there is no response.
+    /// `WireEvent::RequestFailed` if there is no response.
     pub(super) async fn run(self, frame: Bytes, send_state: SendState, predecessors: Predecessors) {
         predecessors.wait(&self.state).await;
         if let Err(error) = self.post_and_deliver(frame, &send_state).await {
             let id = self.id.clone();
-            self.settle(Received::RequestFailed { id, error }).await;
+            self.settle(WireEvent::RequestFailed { id, error }).await;
         }
     }
 
@@ -172,7 +172,7 @@ impl RequestTask {
             let wait = backoff.wait(events.retry());
             let id = self.id.clone();
             let until = Instant::now().checked_add(wait);
-            let waiting = Received::ReconnectDelayed { id, until };
+            let waiting = WireEvent::ReconnectDelayed { id, until };
             self.state.deliver_for(waiting, &self.abandoned).await;
             sleep(wait).await;
             if self.abandoned.is_set() {
@@ -192,17 +192,19 @@ impl RequestTask {
     async fn deliver(&self, session: &WireSession, headers: &HeaderMap, frame: Bytes) -> Delivered {
         let takes_batches = session.dialect.is_some_and(|dialect| dialect.batches);
         if !takes_batches || !is_batch(&frame) {
-            return self.deliver_one(headers, frame).await;
+            return match Message::decode(&frame) {
+                Ok(message) => self.deliver_one(headers, message).await,
+                Err(_) => self.deliver_malformed(frame).await,
+            };
         }
         let Ok(parts) = decode_batch(&frame, Limits::default().batch_messages) else {
-            self.state.deliver(Received::Frame(frame)).await; // the engine rejects it
-            return Delivered::Other;
+            return self.deliver_malformed(frame).await;
         };
         let mut delivered = Delivered::Other;
         for part in parts {
             match part {
                 Ok(part) => {
-                    if let Delivered::Answer = self.deliver_one(headers, part.to_frame()).await {
+                    if let Delivered::Answer = self.deliver_one(headers, part).await {
                         delivered = Delivered::Answer;
                     }
                 }
@@ -215,11 +217,11 @@ impl RequestTask {
         delivered
     }
 
-    async fn deliver_one(&self, headers: &HeaderMap, frame: Bytes) -> Delivered {
-        let answer = match Message::decode(&frame) {
-            Ok(Message::Response(answer)) if self.is_ours(answer.id.as_ref()) => answer,
-            _ => {
-                self.state.deliver(Received::Frame(frame)).await;
+    async fn deliver_one(&self, headers: &HeaderMap, message: Message) -> Delivered {
+        let mut answer = match message {
+            Message::Response(answer) if self.is_ours(answer.id.as_ref()) => answer,
+            other => {
+                self.state.deliver(Received::Message(other)).await;
                 return Delivered::Other;
             }
         };
@@ -228,21 +230,21 @@ impl RequestTask {
             self.state
                 .change(|sessions| sessions.record_initialize(session));
         }
-        let frame = match answer.id {
-            Some(_) => frame,
-            // An error without an id can only refer to the posted request.
-            None => {
-                let id = Some(self.id.clone());
-                Message::from(bowline_core::Response { id, ..answer }).to_frame()
-            }
-        };
-        self.settle(Received::Frame(frame)).await;
+        // An error without an id can only refer to the posted request.
+        answer.id.get_or_insert_with(|| self.id.clone());
+        self.settle(Received::Message(answer.into())).await;
         Delivered::Answer
+    }
+
+    /// Delivers a frame that the engine rejects.
+    async fn deliver_malformed(&self, frame: Bytes) -> Delivered {
+        self.state.deliver(Received::Frame(frame)).await;
+        Delivered::Other
     }
 
     /// Delivers the end of the request. Ignored if the caller has dropped the request by the time the engine receives
     /// it: the id may belong to another request by then.
-    async fn settle(&self, end: Received) {
+    async fn settle(&self, end: impl Into<WireEvent>) {
         self.state.settle(end, &self.id, &self.abandoned).await;
     }
 

@@ -25,7 +25,7 @@ use crate::http::client::send::SendState;
 use crate::http::client::{
     Endpoint, OutgoingRequest, RefusalPolicy, message_headers, stream_headers,
 };
-use crate::wire::Received;
+use crate::wire::WireEvent;
 use crate::{Error, Result};
 
 /// The shared state of one legacy wire.
@@ -39,7 +39,7 @@ pub(crate) struct WireState {
 
 /// A queued item for the engine.
 pub(super) struct Delivery {
-    pub(super) received: Received,
+    pub(super) event: WireEvent,
     /// The flag of the request that this belongs to; items of a dropped request are skipped.
     abandoned: Option<AbandonedFlag>,
     /// The request that is over once the engine receives this.
@@ -48,28 +48,31 @@ pub(super) struct Delivery {
 
 impl Delivery {
     /// An item that does not belong to a request.
-    pub(super) fn new(received: Received) -> Self {
-        let (abandoned, settles) = (None, None);
+    pub(super) fn new(event: impl Into<WireEvent>) -> Self {
         Self {
-            received,
-            abandoned,
-            settles,
+            event: event.into(),
+            abandoned: None,
+            settles: None,
         }
     }
 
     /// An item of the request that `abandoned` belongs to.
-    pub(super) fn for_request(received: Received, abandoned: &AbandonedFlag) -> Self {
+    pub(super) fn for_request(event: impl Into<WireEvent>, abandoned: &AbandonedFlag) -> Self {
         Self {
             abandoned: Some(abandoned.clone()),
-            ..Self::new(received)
+            ..Self::new(event)
         }
     }
 
     /// The last item of a request.
-    pub(super) fn end(received: Received, id: RequestId, abandoned: &AbandonedFlag) -> Self {
+    pub(super) fn end(
+        event: impl Into<WireEvent>,
+        id: RequestId,
+        abandoned: &AbandonedFlag,
+    ) -> Self {
         Self {
             settles: Some(id),
-            ..Self::for_request(received, abandoned)
+            ..Self::for_request(event, abandoned)
         }
     }
 
@@ -261,31 +264,32 @@ impl WireState {
         &'a self,
         id: &'a RequestId,
         abandoned: &'a AbandonedFlag,
-    ) -> impl TimeoutControl + 'a {
-        EngineTimeoutControl::new(&self.incoming, id, |received| {
-            Delivery::for_request(received, abandoned)
-        })
+    ) -> EngineTimeoutControl<'a> {
+        EngineTimeoutControl {
+            incoming: &self.incoming,
+            id,
+            abandoned,
+        }
     }
 
     /// Sends an item to the engine.
-    pub(super) async fn deliver(&self, received: Received) {
-        self.send(Delivery::new(received)).await;
+    pub(super) async fn deliver(&self, event: impl Into<WireEvent>) {
+        self.send(Delivery::new(event)).await;
     }
 
     /// Sends an item of a request to the engine, which skips it if the request was dropped by then.
-    pub(super) async fn deliver_for(&self, received: Received, abandoned: &AbandonedFlag) {
-        self.send(Delivery::for_request(received, abandoned)).await;
+    pub(super) async fn deliver_for(&self, event: WireEvent, abandoned: &AbandonedFlag) {
+        self.send(Delivery::for_request(event, abandoned)).await;
     }
 
     /// Sends the last item of a request to the engine, which skips it if the request was dropped by then.
     pub(super) async fn settle(
         &self,
-        received: Received,
+        event: impl Into<WireEvent>,
         id: &RequestId,
         abandoned: &AbandonedFlag,
     ) {
-        self.send(Delivery::end(received, id.clone(), abandoned))
-            .await;
+        self.send(Delivery::end(event, id.clone(), abandoned)).await;
     }
 
     async fn send(&self, delivery: Delivery) {

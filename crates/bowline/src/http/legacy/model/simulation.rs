@@ -27,7 +27,7 @@ use crate::http::legacy::session_state::{
 use crate::http::legacy::sessions::{RunningSession, Sessions};
 use crate::http::legacy::streams::{ResponseForm, SessionStreams, StreamLayout, UNSOLICITED};
 use crate::limits::{Account, Limit, Limits};
-use crate::wire::{Received, Wire as _};
+use crate::wire::{EngineWire as _, Received, WireEvent};
 
 pub(super) struct SessionSimulation {
     seed: u64,
@@ -393,17 +393,17 @@ impl SessionSimulation {
             return false;
         };
         let cx = &mut Context::from_waker(Waker::noop());
-        let Poll::Ready(received) = wire.poll_receive(cx) else {
+        let Poll::Ready(received) = wire.poll_event(cx) else {
             return false;
         };
         let _ = wire.poll_flush(cx);
         match received {
-            Received::Message(Message::Request(raw)) => {
+            WireEvent::Received(Received::Message(Message::Request(raw))) => {
                 let is_twice = client.serving.contains_key(&raw.id);
                 if is_twice {
                     let error = bowline_types::RpcError::new(bowline_types::ErrorCode(-32600), "");
                     let (id, outcome) = (None, Err(error));
-                    wire.send(&Response { id, outcome }.into());
+                    (client.session).send(None, &Response { id, outcome }.into());
                 } else {
                     let head = client.session.take_head(&raw.id);
                     // With one stream, a session accepts a duplicate id, and the second request finds no head.
@@ -418,7 +418,7 @@ impl SessionSimulation {
                     });
                 }
             }
-            Received::Message(Message::Notification(notification)) => {
+            WireEvent::Received(Received::Message(Message::Notification(notification))) => {
                 let params: Value = notification
                     .params
                     .map_or(Value::Null, |it| it.decode().unwrap());
@@ -433,7 +433,7 @@ impl SessionSimulation {
                     }
                 }
             }
-            Received::Message(Message::Response(_)) => {}
+            WireEvent::Received(Received::Message(Message::Response(_))) => {}
             other => panic!("expected a message, got {other:?}"),
         }
         true
@@ -460,8 +460,8 @@ impl SessionSimulation {
         let result = Json::encode(&json!({"tag": tag, "pad": "x".repeat(length)})).unwrap();
         let (id, outcome) = (Some(id.clone()), Ok(result));
         let answer = Response { id, outcome }.into();
-        if let Some(wire) = &mut client.wire {
-            wire.send(&answer);
+        if client.wire.is_some() {
+            client.session.send(None, &answer);
         }
     }
 
@@ -484,10 +484,8 @@ impl SessionSimulation {
         let key = within.and_then(|id| client.unanswered.get(id).copied());
         let belongs = (client.number, key.unwrap_or(UNSOLICITED));
         self.belongs.insert(tag, belongs);
-        match (&mut client.wire, within) {
-            (Some(wire), Some(id)) => wire.send_within(id, &message),
-            (Some(wire), None) => wire.send(&message),
-            (None, _) => {}
+        if client.wire.is_some() {
+            client.session.send(within, &message);
         }
     }
 

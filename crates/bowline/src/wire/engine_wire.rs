@@ -1,0 +1,95 @@
+//! [`EngineWire`], a duplex transport as the driver sees it: any [`Wire`], or legacy HTTP, which needs more.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use bowline_core::mux::OutgoingMessage;
+use bowline_types::RequestId;
+use tokio::time::Instant;
+
+use super::{Received, Wire};
+use crate::Error;
+
+/// A transport that a driver can run a `Mux` on. Its methods are called in the same order as those of [`Wire`].
+pub(crate) trait EngineWire: Send + 'static {
+    /// Polls for the next event.
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<WireEvent>;
+
+    /// See [`Wire::poll_ready`].
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Accepts one message; see [`Wire::send`].
+    fn send(&mut self, outgoing: &OutgoingMessage);
+
+    /// Called when the peer has cancelled its request: no answer will be sent for it.
+    fn cancelled(&mut self, request: &RequestId) {
+        let _ = request;
+    }
+
+    /// See [`Wire::poll_flush`].
+    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// See [`Wire::poll_close`].
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+}
+
+/// An event from an [`EngineWire`].
+#[derive(Debug)]
+#[allow(
+    dead_code,
+    reason = "all but the first are constructed with the feature `legacy` only"
+)]
+pub(crate) enum WireEvent {
+    /// An event of any wire.
+    Received(Received),
+    /// A request failed to be sent, or its answer to be received. The wire stays open.
+    RequestFailed { id: RequestId, error: Error },
+    /// A request waits on this side for the user, such as for a consent screen. Its timeouts are paused.
+    Paused { id: RequestId },
+    /// A paused request continues.
+    Resumed { id: RequestId },
+    /// The server requested a reconnect delay (SSE `retry`), so no message for one request is received until then. A
+    /// call whose deadline is earlier fails immediately.
+    ReconnectDelayed {
+        id: RequestId,
+        /// When the wire reconnects; `None` if the time overflows.
+        until: Option<Instant>,
+    },
+    /// Notifications that belong to no request may have been lost. The wire stays open.
+    NotificationsMissed,
+    /// The peer was restarted or lost the state of this wire: its own requests, subscriptions and the log level.
+    /// The wire stays open, and requests of this side are not affected.
+    Reset,
+    /// Notifications that belong to no request are no longer received, until a [`WireEvent::Reset`]. Requests work.
+    StreamLost { error: Error },
+}
+
+impl From<Received> for WireEvent {
+    fn from(received: Received) -> Self {
+        Self::Received(received)
+    }
+}
+
+impl<W: Wire> EngineWire for W {
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<WireEvent> {
+        self.poll_receive(cx).map(WireEvent::Received)
+    }
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Wire::poll_ready(self, cx)
+    }
+
+    fn send(&mut self, outgoing: &OutgoingMessage) {
+        Wire::send(self, &outgoing.message);
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Wire::poll_flush(self, cx)
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Wire::poll_close(self, cx)
+    }
+}
