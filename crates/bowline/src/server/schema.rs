@@ -256,7 +256,7 @@ mod tests {
         #[allow(dead_code, reason = "only its schema is used")]
         struct Nested {
             #[serde(default)]
-            tree: Option<Box<Nested>>,
+            tree: Option<Box<Self>>,
         }
 
         let schema: Value = of_input::<Query>().decode().unwrap();
