@@ -22,6 +22,8 @@ pub mod http;
 
 mod behaviours;
 
+pub mod libtest;
+
 mod table;
 
 pub mod runner;

@@ -6,14 +6,14 @@ use std::fs;
 
 use bowline_core::era::Dialect;
 
-use crate::Scenario;
 use crate::behaviours::{Coverage, file};
-use crate::runner::TestRun;
+use crate::libtest::Failure;
+use crate::{Column, Scenario};
 
 /// Compares the table with the results of this run, or writes it if `BLESS` is set.
 pub(crate) fn check(
     scenarios: &[Scenario],
-    ran: &[TestRun<'_>],
+    ran: &[((&Scenario, Column), Failure)],
     coverage: &Coverage,
 ) -> Result<(), String> {
     let path = file("README.md");
@@ -31,7 +31,11 @@ pub(crate) fn check(
     }
 }
 
-fn render(scenarios: &[Scenario], ran: &[TestRun<'_>], coverage: &Coverage) -> String {
+fn render(
+    scenarios: &[Scenario],
+    ran: &[((&Scenario, Column), Failure)],
+    coverage: &Coverage,
+) -> String {
     let passed = letters(ran);
     let mut text = summary(scenarios, ran, coverage);
     let areas: BTreeSet<&str> = scenarios.iter().map(Scenario::area).collect();
@@ -64,7 +68,11 @@ fn render(scenarios: &[Scenario], ran: &[TestRun<'_>], coverage: &Coverage) -> S
     text
 }
 
-fn summary(scenarios: &[Scenario], ran: &[TestRun<'_>], coverage: &Coverage) -> String {
+fn summary(
+    scenarios: &[Scenario],
+    ran: &[((&Scenario, Column), Failure)],
+    coverage: &Coverage,
+) -> String {
     let counts = coverage.counts();
     let waiting: Vec<String> = counts
         .waiting
@@ -83,11 +91,11 @@ fn summary(scenarios: &[Scenario], ran: &[TestRun<'_>], coverage: &Coverage) -> 
 }
 
 /// The letters of the transports over which each scenario passed in each version.
-fn letters(ran: &[TestRun<'_>]) -> BTreeMap<(String, &'static str), String> {
+fn letters(ran: &[((&Scenario, Column), Failure)]) -> BTreeMap<(String, &'static str), String> {
     let mut passed: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-    for ran in ran.iter().filter(|ran| ran.failure.is_none()) {
-        let cell = (ran.scenario.path(), ran.column.dialect.version);
-        passed.entry(cell).or_default().insert(ran.column.transport);
+    for ((scenario, column), _) in ran.iter().filter(|(_, failure)| failure.is_none()) {
+        let cell = (scenario.path(), column.dialect.version);
+        passed.entry(cell).or_default().insert(column.transport);
     }
     let letters = passed.into_iter().map(|(cell, transports)| {
         let letters = transports.into_iter().map(|transport| transport.letter());

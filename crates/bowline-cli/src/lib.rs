@@ -16,8 +16,6 @@ pub mod fixture;
 
 mod options;
 
-mod recorder;
-
 mod serve;
 
 use std::process::ExitCode;

@@ -1,12 +1,13 @@
 //! `bowline serve-demo`: serves the fixture over stdio or HTTP.
 
+use bowline::testing::{RecordingWire, WireRecord};
 use bowline::{Result, wire};
 use tokio::sync::watch;
 
 use crate::counters::{Counters, SlowCallCounts};
+use crate::demo::describe;
 use crate::fixture::Fixture;
 use crate::options::ServeTransport;
-use crate::recorder::{EventRecorder, ObservedWire, RecordedEvent};
 
 pub(crate) async fn serve(transport: ServeTransport) -> Result<()> {
     let fixture = Fixture::new();
@@ -14,13 +15,13 @@ pub(crate) async fn serve(transport: ServeTransport) -> Result<()> {
     match transport {
         ServeTransport::Stdio { report: false } => server.serve_stdio().await,
         ServeTransport::Stdio { report: true } => {
-            let recorder = EventRecorder::default();
+            let record = WireRecord::default();
             // Subscribed before serving, so that no change of the counters is missed.
             let changes = fixture.counters().watch();
-            let wire = ObservedWire::new(wire::stdio()?, &recorder);
+            let wire = RecordingWire::with_record(wire::stdio()?, &record);
             tokio::select! {
                 served = server.serve(wire) => served,
-                () = report_changes(changes, &recorder) => Ok(()),
+                () = report_changes(changes, &record) => Ok(()),
             }
         }
         ServeTransport::Http { port } => {
@@ -31,11 +32,13 @@ pub(crate) async fn serve(transport: ServeTransport) -> Result<()> {
     }
 }
 
-/// Writes every change of the counters to stderr, after the events that were recorded before it.
-async fn report_changes(mut changes: watch::Receiver<SlowCallCounts>, recorder: &EventRecorder) {
+/// Writes every change of the counters to stderr, after the cancellations that were recorded before it.
+async fn report_changes(mut changes: watch::Receiver<SlowCallCounts>, record: &WireRecord) {
     while changes.changed().await.is_ok() {
         let counts = *changes.borrow_and_update();
-        for event in recorder.take() {
+        let mut events = record.take();
+        events.retain(|event| describe(event).is_some());
+        for event in events.iter().flat_map(serde_json::to_string) {
             eprintln!("{EVENT_PREFIX}{event}");
         }
         if let Ok(counts) = serde_json::to_string(&counts) {
@@ -45,9 +48,11 @@ async fn report_changes(mut changes: watch::Receiver<SlowCallCounts>, recorder: 
 }
 
 /// Parses a line that another process wrote in [`report_changes`].
-pub(crate) fn parse_report(line: &str, counters: &Counters, recorder: &EventRecorder) {
+pub(crate) fn parse_report(line: &str, counters: &Counters, record: &WireRecord) {
     if let Some(event) = line.strip_prefix(EVENT_PREFIX) {
-        recorder.push(RecordedEvent::Reported(event.to_owned()));
+        serde_json::from_str(event)
+            .into_iter()
+            .for_each(|event| record.push(event));
     } else if let Some(Ok(counts)) = line
         .strip_prefix(COUNTS_PREFIX)
         .map(serde_json::from_str::<SlowCallCounts>)

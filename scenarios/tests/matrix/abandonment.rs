@@ -1,115 +1,96 @@
 //! The rows of the matrix: every way to abandon a call, written once for all columns.
 
-use std::fmt;
-use std::future::IntoFuture;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
-use bowline::Error;
 use bowline::types::SubscriptionFilter;
+use bowline::{Call, Error};
 use serde_json::json;
 use tokio::sync::watch;
 
 use crate::cell_env::{CellEnv, is_connection_loss, poll_until};
-use crate::column::{Column, ResponseMode, Transport};
+use crate::column::{Column, Transport};
 use crate::expected_frames::{ExpectedFrames, cancel};
 use crate::server_end::ServerLocation;
-use crate::tools::Host;
 
 /// A way to abandon a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Abandonment {
-    BeforeItsFirstPoll,
-    BeforeAnyResponse,
-    WhileNotificationsStream,
-    LostSelect,
-    OuterTimeout,
-    IdleTimeout,
-    TotalTimeout,
-    Cancelled,
-    ClientDropped,
-    ServerKilled,
-    Subscription,
-    OneRound,
-    Pages,
-    ServerRequest,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Abandonment {
+    pub(crate) name: &'static str,
+    run: fn(Column) -> Pin<Box<dyn Future<Output = ()>>>,
+    not_applicable: fn(Column) -> Option<&'static str>,
+}
+
+/// Creates a row from its name and the function that runs it in an environment.
+macro_rules! row {
+    ($name:literal, $run:ident) => {
+        row!($name, $run, |_| None)
+    };
+    ($name:literal, $run:ident, $not_applicable:expr) => {
+        Abandonment {
+            name: $name,
+            run: |column| Box::pin(async move { $run(CellEnv::open(column).await).await }),
+            not_applicable: $not_applicable,
+        }
+    };
 }
 
 impl Abandonment {
     pub(crate) const ALL: &'static [Self] = &[
-        Self::BeforeItsFirstPoll,
-        Self::BeforeAnyResponse,
-        Self::WhileNotificationsStream,
-        Self::LostSelect,
-        Self::OuterTimeout,
-        Self::IdleTimeout,
-        Self::TotalTimeout,
-        Self::Cancelled,
-        Self::ClientDropped,
-        Self::ServerKilled,
-        Self::Subscription,
-        Self::OneRound,
-        Self::Pages,
-        Self::ServerRequest,
+        row!("dropped before its first poll", before_its_first_poll),
+        row!(
+            "dropped after sending, before any response",
+            before_any_response
+        ),
+        row!(
+            "dropped while notifications stream",
+            while_notifications_stream,
+            |column| { column.responds_with_json().then_some(JSON_IS_ONE_MESSAGE) }
+        ),
+        row!("`select!` lost", lost_select),
+        row!("`tokio::time::timeout`", outer_timeout),
+        row!("the call's own timeout, idle", idle_timeout),
+        row!("the call's own timeout, total", total_timeout),
+        row!("`call.cancel(reason)`", cancelled),
+        row!("the client is dropped", client_dropped),
+        Self {
+            name: "the server process is killed",
+            run: |column| Box::pin(server_killed(column)),
+            not_applicable: |column| {
+                let is_one_process = column.transport == Transport::InProcess;
+                is_one_process.then_some(NO_SERVER_PROCESS)
+            },
+        },
+        row!("a subscription is dropped", subscription),
+        row!(
+            "one round of a multi round-trip request is dropped",
+            one_round,
+            |column| { (!column.is_modern()).then_some(NO_ROUND_TRIPS) }
+        ),
+        row!("a page stream is dropped", pages),
+        row!(
+            "a handler drops its request to the client",
+            server_request,
+            |column| {
+                match column.is_modern() {
+                    true => Some(NO_SERVER_REQUESTS),
+                    false => column.responds_with_json().then_some(JSON_IS_ONE_MESSAGE),
+                }
+            }
+        ),
     ];
-
-    /// Parses an [`Abandonment::key`].
-    pub(crate) fn find(key: &str) -> Option<Self> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|abandonment| abandonment.key() == key)
-    }
-
-    /// The command-line form, parsed by [`Abandonment::find`].
-    pub(crate) fn key(self) -> String {
-        format!("{self:?}")
-    }
 
     /// The reason, by the specification, why this row does not apply to the column; `None` if it does.
     pub(crate) fn not_applicable(self, column: Column) -> Option<&'static str> {
-        let is_modern = column.is_modern();
-        let responds_with_json = matches!(column.transport, Transport::Http(_, ResponseMode::Json));
-        match self {
-            _ if column.transport == Transport::Stateless => Some(NO_SESSION),
-            Self::ServerKilled if column.transport == Transport::InProcess => {
-                Some(NO_SERVER_PROCESS)
-            }
-            Self::WhileNotificationsStream if responds_with_json => Some(JSON_IS_ONE_MESSAGE),
-            Self::OneRound if !is_modern => Some(NO_ROUND_TRIPS),
-            Self::ServerRequest if is_modern => Some(NO_SERVER_REQUESTS),
-            Self::ServerRequest if responds_with_json => Some(JSON_IS_ONE_MESSAGE),
-            _ => None,
+        match column.transport {
+            Transport::Stateless => Some(NO_SESSION),
+            _ => (self.not_applicable)(column),
         }
     }
 
     /// Runs the cell: abandons a call in this column, and asserts the consequences.
     pub(crate) async fn run(self, column: Column) {
-        let host = match self {
-            Self::OneRound => Host::answering(),
-            _ => Host::never_answering(),
-        };
-        let location = match self {
-            Self::ServerKilled => ServerLocation::ChildProcess,
-            _ => ServerLocation::ThisProcess,
-        };
-        let env = CellEnv::open_in(location, column, host).await;
-        match self {
-            Self::BeforeItsFirstPoll => before_its_first_poll(env).await,
-            Self::BeforeAnyResponse => before_any_response(env).await,
-            Self::WhileNotificationsStream => while_notifications_stream(env).await,
-            Self::LostSelect => lost_select(env).await,
-            Self::OuterTimeout => outer_timeout(env).await,
-            Self::IdleTimeout => own_timeout(env, OwnTimeout::Idle).await,
-            Self::TotalTimeout => own_timeout(env, OwnTimeout::Total).await,
-            Self::Cancelled => cancelled(env).await,
-            Self::ClientDropped => client_dropped(env).await,
-            Self::ServerKilled => server_killed(env).await,
-            Self::Subscription => subscription(env).await,
-            Self::OneRound => one_round(env).await,
-            Self::Pages => pages(env).await,
-            Self::ServerRequest => server_request(env).await,
-        }
+        (self.run)(column).await;
     }
 }
 
@@ -135,7 +116,7 @@ async fn before_any_response(env: CellEnv) {
 async fn while_notifications_stream(env: CellEnv) {
     let reports = watch::Sender::new(0);
     let (counter, mut reported) = (reports.clone(), reports.subscribe());
-    let talks = env.client.call_tool("progress", json!({"name": "mine"}));
+    let talks = env.client.call_tool("reports", json!({"name": "mine"}));
     let mut call = talks
         .on_progress(move |_| counter.send_modify(|count| *count += 1))
         .start();
@@ -149,7 +130,7 @@ async fn while_notifications_stream(env: CellEnv) {
 
     env.observer.wait_for_drops(1).await;
     let frames = ExpectedFrames::default()
-        .then(env.request(1, "tools/call progress"))
+        .then(env.request(1, "tools/call reports"))
         .then("← progress 1")
         .then("← progress 2")
         .abandoned(env.column, env.id(1), DROPPED);
@@ -183,19 +164,17 @@ async fn outer_timeout(env: CellEnv) {
     env.end(frames).await;
 }
 
-#[derive(Clone, Copy)]
-enum OwnTimeout {
-    Idle,
-    Total,
+async fn idle_timeout(env: CellEnv) {
+    let slow = env.client.call_tool("slow", json!({"name": "mine"}));
+    own_timeout(env, slow.timeout(LIMIT).start()).await;
 }
 
-async fn own_timeout(env: CellEnv, which: OwnTimeout) {
+async fn total_timeout(env: CellEnv) {
     let slow = env.client.call_tool("slow", json!({"name": "mine"}));
-    let slow = match which {
-        OwnTimeout::Idle => slow.timeout(LIMIT),
-        OwnTimeout::Total => slow.total_timeout(LIMIT),
-    };
-    let mut call = slow.start();
+    own_timeout(env, slow.total_timeout(LIMIT).start()).await;
+}
+
+async fn own_timeout(env: CellEnv, mut call: Call) {
     env.poll_into_handler(&mut call).await;
 
     advance_clock(LIMIT).await;
@@ -227,7 +206,8 @@ async fn client_dropped(env: CellEnv) {
     env.end_by_dropping_client(call, frames).await;
 }
 
-async fn server_killed(mut env: CellEnv) {
+async fn server_killed(column: Column) {
+    let mut env = CellEnv::open_in(ServerLocation::ChildProcess, column).await;
     let call = env.in_flight("slow").await;
 
     env.kill_server().await;
@@ -263,6 +243,7 @@ async fn subscription(env: CellEnv) {
 }
 
 async fn one_round(env: CellEnv) {
+    env.host.handlers.release("host");
     let call = env.in_flight("roots").await;
 
     drop(call);
@@ -296,11 +277,11 @@ async fn pages(env: CellEnv) {
 }
 
 async fn server_request(env: CellEnv) {
-    let mut call = env.start("drop_roots");
+    let mut call = env.start("drops request");
     poll_until(&mut call, env.host.wait_for_starts(1)).await;
 
     let frames = ExpectedFrames::default()
-        .then(env.request(1, "tools/call drop_roots"))
+        .then(env.request(1, "tools/call drops request"))
         .then("← 1 roots/list")
         .unordered(cancel('←', 1, DROPPED))
         .unordered(env.result(1));
@@ -316,27 +297,6 @@ async fn advance_clock(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
     tokio::time::resume();
-}
-
-impl fmt::Display for Abandonment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::BeforeItsFirstPoll => "dropped before its first poll",
-            Self::BeforeAnyResponse => "dropped after sending, before any response",
-            Self::WhileNotificationsStream => "dropped while notifications stream",
-            Self::LostSelect => "`select!` lost",
-            Self::OuterTimeout => "`tokio::time::timeout`",
-            Self::IdleTimeout => "the call's own timeout, idle",
-            Self::TotalTimeout => "the call's own timeout, total",
-            Self::Cancelled => "`call.cancel(reason)`",
-            Self::ClientDropped => "the client is dropped",
-            Self::ServerKilled => "the server process is killed",
-            Self::Subscription => "a subscription is dropped",
-            Self::OneRound => "one round of a multi round-trip request is dropped",
-            Self::Pages => "a page stream is dropped",
-            Self::ServerRequest => "a handler drops its request to the client",
-        })
-    }
 }
 
 /// Longer than any step of a cell, and shorter than the keep-alive and idle intervals of connections.

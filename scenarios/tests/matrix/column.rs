@@ -5,7 +5,7 @@ use std::fmt;
 use bowline_core::era::{Dialect, HttpTransportKind};
 
 /// A transport in a protocol version.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
     pub(crate) transport: Transport,
     pub(crate) dialect: &'static Dialect,
@@ -55,18 +55,17 @@ impl Column {
             .map(|(transport, dialect)| Self { transport, dialect })
     }
 
-    /// Parses a [`Column::key`].
-    pub(crate) fn find(key: &str) -> Option<Self> {
-        Self::all().find(|column| column.key() == key)
-    }
-
-    /// The command-line form of the column, parsed by [`Column::find`].
-    pub(crate) fn key(self) -> String {
-        format!("{}@{}", self.transport.key(), self.dialect.version)
+    /// Finds the column with this name.
+    pub(crate) fn find(name: &str) -> Option<Self> {
+        Self::all().find(|column| column.to_string() == name)
     }
 
     pub(crate) fn is_modern(self) -> bool {
         self.dialect.is_modern()
+    }
+
+    pub(crate) fn responds_with_json(self) -> bool {
+        matches!(self.transport, Transport::Http(_, ResponseMode::Json))
     }
 
     /// Whether the client opens the standalone GET stream.
@@ -121,21 +120,6 @@ impl Transport {
             Self::Http(..) => http.transport == HttpTransportKind::Streamable,
             Self::HttpSse(_) => http.transport == HttpTransportKind::HttpSse,
             Self::Stateless => http.assigns_client_ids,
-        }
-    }
-
-    fn key(self) -> &'static str {
-        match self {
-            Self::InProcess => "in-process",
-            Self::Memory => "memory",
-            Self::Stdio => "stdio",
-            Self::Http(HttpVersion::Http1, ResponseMode::Stream) => "http1-stream",
-            Self::Http(HttpVersion::Http1, ResponseMode::Json) => "http1-json",
-            Self::Http(HttpVersion::Http2, ResponseMode::Stream) => "http2-stream",
-            Self::Http(HttpVersion::Http2, ResponseMode::Json) => "http2-json",
-            Self::HttpSse(HttpVersion::Http1) => "http1-sse",
-            Self::HttpSse(HttpVersion::Http2) => "http2-sse",
-            Self::Stateless => "http1-stateless",
         }
     }
 }

@@ -67,9 +67,7 @@ impl ExpectedFrames {
     }
 }
 
-/// The complete frame of a `notifications/cancelled`.
+/// A `notifications/cancelled` without any other member.
 pub(crate) fn cancel(direction: char, id: i64, reason: &str) -> String {
-    format!(
-        r#"{direction} {{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"{reason}"}}}}"#
-    )
+    format!("{direction} cancel {id}: {reason}")
 }

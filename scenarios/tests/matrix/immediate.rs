@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use bowline::testing::eventually;
+
 use crate::cell_env::CellEnv;
 use crate::column::{AbandonSignal, Column, Transport};
-use crate::resource_counts::eventually;
-use crate::tools::Host;
 
 /// Every wire, in every version.
 pub(crate) fn columns() -> impl Iterator<Item = Column> {
@@ -17,7 +17,7 @@ pub(crate) fn columns() -> impl Iterator<Item = Column> {
 
 /// Starts calls and drops each after a growing number of polls, repeatedly.
 pub(crate) async fn every_sent_request_is_cancelled_exactly_once(calls: usize, column: Column) {
-    let env = CellEnv::open(column, Host::never_answering()).await;
+    let env = CellEnv::open(column).await;
     for nth in 0..calls {
         let mut call = env.start("slow");
         for _ in 0..nth % MAX_POLLS {
@@ -77,8 +77,8 @@ fn abandoned_request(column: Column, frame: &str) -> Option<String> {
     match column.signal() {
         AbandonSignal::Close => frame.strip_prefix("closes ").map(str::to_owned),
         _ => {
-            let frame: serde_json::Value = serde_json::from_str(frame).ok()?;
-            Some(frame["params"].get("requestId")?.to_string())
+            let (id, _) = frame.strip_prefix("cancel ")?.split_once(": ")?;
+            Some(id.to_owned())
         }
     }
 }

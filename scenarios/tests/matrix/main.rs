@@ -21,13 +21,13 @@ mod abandonment;
 mod cell_env;
 mod column;
 mod expected_frames;
+#[path = "../../../crates/bowline/tests/cancellation/handler_monitor.rs"]
+mod handler_monitor;
 mod immediate;
 mod observer;
-mod resource_counts;
 mod sentences;
 mod soak;
 mod table;
-mod tap;
 mod test;
 mod tools;
 
@@ -47,10 +47,13 @@ fn main() -> ExitCode {
             Some(column) => runner::block_on(1, server_end::serve(column)),
             None => return ExitCode::from(2),
         },
-        ["--run", test] => match test::Test::find(test) {
-            Some(test) => runner::block_on(test.threads(), test.run()),
-            None => return ExitCode::from(2),
-        },
+        ["--run", name, "--calls", calls] => {
+            let tests = calls.parse().map(test::Test::all).unwrap_or_default();
+            match tests.into_iter().find(|test| test.to_string() == *name) {
+                Some(test) => runner::block_on(test.threads(), test.run()),
+                None => return ExitCode::from(2),
+            }
+        }
         _ => return runner::main(arguments),
     }
     ExitCode::SUCCESS

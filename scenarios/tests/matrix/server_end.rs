@@ -8,18 +8,17 @@ use bowline::client::Connect;
 use bowline::http::HttpService;
 use bowline::http::legacy::Legacy;
 use bowline::peer::Peer;
+use bowline::testing::{RecordingWire, eventually, serve_recorded};
 use bowline::wire::{self, Command};
 use bowline_core::era::{Dialect, Dialects, HttpTransportKind};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::Child;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 
 use crate::column::{Column, HttpVersion, ResponseMode, Transport};
-use crate::observer::Observer;
-use crate::resource_counts::eventually;
-use crate::tap::{TappedSocket, TappedWire};
+use crate::observer::{Observer, Report};
 use crate::tools;
 
 /// The server's end of a connection.
@@ -51,19 +50,19 @@ pub(crate) async fn serve_and_connect(
 ) -> (Connect, ServerEnd) {
     match column.transport {
         Transport::InProcess => (
-            Client::in_process(&tools::server(observer)),
+            Client::in_process(&tools::server(&observer.handlers)),
             ServerEnd::InProcess,
         ),
         Transport::Memory => {
             let (near, far) = wire::memory();
-            let (peer, serving) =
-                tools::server(observer).serve_counted(TappedWire::new(far, observer));
+            let far = RecordingWire::with_record(far, &observer.record);
+            let (peer, serving) = tools::server(&observer.handlers).serve_counted(far);
             let serving = tokio::spawn(async { drop(serving.await) });
             (Client::from_wire(near), ServerEnd::Memory(peer, serving))
         }
         Transport::Stdio => {
             let (program, reported) = (std::env::current_exe().unwrap(), observer.clone());
-            let child = Command::new(program).args(["--serve", &column.key()]);
+            let child = Command::new(program).args(["--serve", &column.to_string()]);
             let child = child.on_stderr(move |line| reported.read_report(line));
             (Client::spawn(child), ServerEnd::Child)
         }
@@ -72,8 +71,9 @@ pub(crate) async fn serve_and_connect(
                 ServerLocation::ThisProcess => {
                     let (listener, url) = listen().await;
                     let service = service(column, observer);
-                    let serving = tokio::spawn(accept(listener, service.clone(), observer.clone()));
-                    (url, ServerEnd::Http(service, serving))
+                    let serving =
+                        serve_recorded(service.clone(), listener, observer.record.clone());
+                    (url, ServerEnd::Http(service, tokio::spawn(serving)))
                 }
                 ServerLocation::ChildProcess => {
                     let (child, listening) = spawn(column, observer);
@@ -91,7 +91,7 @@ pub(crate) async fn serve_and_connect(
 }
 
 fn service(column: Column, observer: &Observer) -> HttpService {
-    let (service, legacy) = (tools::server(observer).http(), Legacy::sessions());
+    let (service, legacy) = (tools::server(&observer.handlers).http(), Legacy::sessions());
     match column.transport {
         Transport::HttpSse(_) => {
             // HTTP+SSE only, so that clients do not negotiate a newer transport.
@@ -106,22 +106,6 @@ fn service(column: Column, observer: &Observer) -> HttpService {
     }
 }
 
-/// Serves HTTP as `HttpService::bind` does, on sockets that record their frames.
-async fn accept(listener: TcpListener, service: HttpService, observer: Observer) {
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            Some(_) = connections.join_next() => {}
-            accepted = listener.accept() => {
-                let (socket, _) = accepted.unwrap();
-                socket.set_nodelay(true).unwrap();
-                let (socket, service) = (TappedSocket::new(socket, &observer), service.clone());
-                connections.spawn(async move { service.serve_connection(socket).await });
-            }
-        }
-    }
-}
-
 async fn listen() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
@@ -131,7 +115,9 @@ async fn listen() -> (TcpListener, String) {
 /// Starts this program as a server, and a task that reads its reports.
 fn spawn(column: Column, observer: &Observer) -> (Child, JoinHandle<()>) {
     let mut command = tokio::process::Command::new(std::env::current_exe().unwrap());
-    let command = command.args(["--serve", &column.key()]).kill_on_drop(true);
+    let command = command
+        .args(["--serve", &column.to_string()])
+        .kill_on_drop(true);
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let observer = observer.clone();
@@ -145,15 +131,15 @@ fn spawn(column: Column, observer: &Observer) -> (Child, JoinHandle<()>) {
 
 /// Runs the server of this column; the main function of a child process.
 pub(crate) async fn serve(column: Column) {
-    let observer = Observer::Stderr;
-    observer.report_process_id();
+    let observer = Observer::reporting();
+    Report::ProcessId(std::process::id().try_into().unwrap()).write();
     if column.transport == Transport::Stdio {
-        let wire = TappedWire::new(wire::stdio().unwrap(), &observer);
-        return tools::server(&observer).serve(wire).await.unwrap();
+        let wire = RecordingWire::with_record(wire::stdio().unwrap(), &observer.record);
+        return tools::server(&observer.handlers).serve(wire).await.unwrap();
     }
     let (listener, url) = listen().await;
-    observer.report_url(&url);
-    accept(listener, service(column, &observer), observer).await;
+    Report::Url(url).write();
+    serve_recorded(service(column, &observer), listener, observer.record).await;
 }
 
 impl ServerEnd {

@@ -5,8 +5,6 @@ use serde_json::json;
 use crate::cell_env::CellEnv;
 use crate::column::{Column, HttpVersion, ResponseMode, Transport};
 use crate::expected_frames::ExpectedFrames;
-use crate::resource_counts::memory;
-use crate::tools::Host;
 
 /// Every transport, in the newest version of each era that defines it.
 pub(crate) fn columns() -> impl Iterator<Item = Column> {
@@ -28,7 +26,7 @@ pub(crate) fn columns() -> impl Iterator<Item = Column> {
 
 /// Abandons this many calls and asserts that memory stays bounded and every resource is released.
 pub(crate) async fn abandon(calls: usize, column: Column) {
-    let env = CellEnv::open(column, Host::never_answering()).await;
+    let env = CellEnv::open(column).await;
     let mut before = 0;
     for nth in 0..calls + WARM_UP {
         if nth == WARM_UP {
@@ -45,6 +43,20 @@ pub(crate) async fn abandon(calls: usize, column: Column) {
     let grown = memory(env.observer.process()).saturating_sub(before);
     assert!(grown < MAX_GROWTH, "memory grew by {grown} bytes");
     env.end(ExpectedFrames::default()).await;
+}
+
+/// The resident memory of this process and another, in bytes; 0 where `/proc` does not exist.
+fn memory(other: Option<i32>) -> usize {
+    let other = other.map_or(0, |id| memory_of(&id.to_string()));
+    memory_of("self") + other
+}
+
+fn memory_of(process: &str) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let resident = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next());
+    resident.map_or(0, |kilobytes| kilobytes.parse::<usize>().unwrap() * 1024)
 }
 
 /// Calls before the first measurement, in which pools and buffers reach their steady size.

@@ -37,10 +37,10 @@ enum Cell {
 }
 
 fn cell(abandonment: Abandonment, column: Column, passed: &[Test]) -> Cell {
-    let key = Test::Cell(abandonment, column).key();
+    let name = Test::Cell(abandonment, column).to_string();
     match abandonment.not_applicable(column) {
         Some(reason) => Cell::NotApplicable(reason),
-        None if passed.iter().any(|test| test.key() == key) => Cell::Passed,
+        None if passed.iter().any(|test| test.to_string() == name) => Cell::Passed,
         None => Cell::Empty,
     }
 }
@@ -73,9 +73,8 @@ fn render(passed: &[Test]) -> Result<String, String> {
     }
     text.push_str(SOAK);
     let soaked = |soaked: &Column| {
-        let key = soaked.key();
         let mut passed = passed.iter();
-        passed.any(|test| matches!(test, Test::Soak(_, column) if column.key() == key))
+        passed.any(|test| matches!(test, Test::Soak(_, column) if column == soaked))
     };
     for column in soak::columns().filter(soaked) {
         let _ = writeln!(text, "- {column}");
@@ -107,7 +106,7 @@ fn matrix(text: &mut String, dialect: &Dialect, passed: &[Test], reasons: &mut V
                 Cell::Empty => String::new(),
             })
             .collect();
-        let _ = writeln!(text, "| {abandonment} | {} |", cells.join(" | "));
+        let _ = writeln!(text, "| {} | {} |", abandonment.name, cells.join(" | "));
     }
 }
 

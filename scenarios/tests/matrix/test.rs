@@ -45,37 +45,12 @@ impl Test {
             Self::Immediate(..) => 2,
         }
     }
-
-    /// Parses a [`Test::key`].
-    pub(crate) fn find(key: &str) -> Option<Self> {
-        let words: Vec<&str> = key.split(' ').collect();
-        match words[..] {
-            ["soak", calls, column] => Some(Self::Soak(calls.parse().ok()?, Column::find(column)?)),
-            ["immediate", calls, column] => {
-                Some(Self::Immediate(calls.parse().ok()?, Column::find(column)?))
-            }
-            [abandonment, column] => Some(Self::Cell(
-                Abandonment::find(abandonment)?,
-                Column::find(column)?,
-            )),
-            _ => None,
-        }
-    }
-
-    /// The command-line form of the test, parsed by [`Test::find`].
-    pub(crate) fn key(self) -> String {
-        match self {
-            Self::Cell(abandonment, column) => format!("{} {}", abandonment.key(), column.key()),
-            Self::Soak(calls, column) => format!("soak {calls} {}", column.key()),
-            Self::Immediate(calls, column) => format!("immediate {calls} {}", column.key()),
-        }
-    }
 }
 
 impl fmt::Display for Test {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Cell(abandonment, column) => write!(f, "{abandonment} ({column})"),
+            Self::Cell(abandonment, column) => write!(f, "{} ({column})", abandonment.name),
             Self::Soak(calls, column) => {
                 write!(f, "{calls} abandoned calls leak nothing ({column})")
             }

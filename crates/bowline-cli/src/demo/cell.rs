@@ -1,16 +1,17 @@
 //! `DemoCell`, one transport in one era, which is one row of the report: runs calls to completion, then cancels calls.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use bowline::testing::{ResourceCounts, eventually};
 use bowline::{Error, Result};
 use serde_json::json;
 
 use super::connection::{DemoConnection, DemoEra, DemoTransport};
-use super::leaks::{HeldResources, RELEASE_TIMEOUT, wait_until};
-use super::report::{ReceivedSignal, ReportRow, StopLatency};
+use super::leaks::RELEASE_TIMEOUT;
+use super::report::{ReportRow, StopLatency};
 use super::screen::Screen;
+use super::signals::ReceivedSignal;
 use crate::clock;
 use crate::counters::SlowCallCounts;
 
@@ -40,11 +41,13 @@ impl DemoCell {
 
     /// Drops calls, and records how their handlers stop and what leaks.
     pub(crate) async fn cancel_calls(self, row: &mut ReportRow) {
-        let before = HeldResources::now();
+        let before = ResourceCounts::now();
         if let Err(error) = self.cancel_all_calls(row).await {
             row.failure = Some(error.to_string());
         }
-        let left = before.leaks_since().await;
+        let leaked = || ResourceCounts::now().since(before);
+        eventually(|| leaked() == ResourceCounts::default()).await;
+        let left = leaked();
         row.left.tasks = left.tasks;
         row.left.descriptors = left.descriptors;
         row.left.children = left.children;
@@ -53,7 +56,7 @@ impl DemoCell {
     async fn cancel_all_calls(self, row: &mut ReportRow) -> Result<()> {
         let connection = DemoConnection::open(self.transport, self.era).await?;
         reset(&connection).await?;
-        connection.recorder.take();
+        connection.record.clear();
         let mut times = Vec::new();
         for _ in 0..CALLS {
             times.extend(cancel_one_call(&connection).await?);
@@ -64,8 +67,8 @@ impl DemoCell {
         row.stopped = counts.cancelled;
         row.left.handlers = counts.active;
         reset(&connection).await?;
-        row.wire = count_events(connection.recorder.take());
-        wait_until(|| connection.table_entries() == 0).await;
+        row.wire = ReceivedSignal::count(&connection.record.take(), self.transport.is_http());
+        eventually(|| connection.table_entries() == 0).await;
         row.left.entries = connection.table_entries();
         connection.close().await
     }
@@ -136,23 +139,6 @@ fn unexpected(reply: Result<bowline::Reply>) -> Error {
             source: None,
         },
     }
-}
-
-/// Counts the events of each kind, with the last one as an example.
-fn count_events(events: Vec<String>) -> Vec<ReceivedSignal> {
-    let mut signals = BTreeMap::new();
-    for event in events {
-        // Without the params, which differ in each event.
-        let what = event.split(" {").next().unwrap_or_default().to_owned();
-        let signal = signals.entry(what.clone()).or_insert(ReceivedSignal {
-            what,
-            times: 0,
-            example: String::new(),
-        });
-        signal.times += 1;
-        signal.example = event;
-    }
-    signals.into_values().collect()
 }
 
 /// The number of calls to cancel.

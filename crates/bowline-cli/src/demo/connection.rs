@@ -7,15 +7,15 @@ use bowline::client::Connect;
 use bowline::exchange::Dialect;
 use bowline::http::HttpService;
 use bowline::peer::Peer;
+use bowline::testing::{RecordingWire, WireRecord, serve_recorded};
 use bowline::wire::Command;
 use bowline::{Client, Error, Result, wire};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 
 use super::leaks::RELEASE_TIMEOUT;
 use crate::counters::Counters;
 use crate::fixture::Fixture;
-use crate::recorder::{EventRecorder, ObservedIo, ObservedWire};
 use crate::serve;
 
 /// A transport of the demonstration.
@@ -39,7 +39,7 @@ pub(crate) enum DemoEra {
 pub(crate) struct DemoConnection {
     pub(crate) client: Client,
     pub(crate) counters: Counters,
-    pub(crate) recorder: EventRecorder,
+    pub(crate) record: WireRecord,
     serving: Option<JoinHandle<()>>,
     server_handle: ServerHandle,
 }
@@ -70,6 +70,10 @@ impl DemoTransport {
             Self::Http2 => "http/2",
         }
     }
+
+    pub(crate) fn is_http(self) -> bool {
+        matches!(self, Self::Http | Self::Http2)
+    }
 }
 
 impl DemoEra {
@@ -83,7 +87,7 @@ impl DemoEra {
 
 impl DemoConnection {
     pub(crate) async fn open(transport: DemoTransport, era: DemoEra) -> Result<Self> {
-        let (fixture, recorder) = (Fixture::new(), EventRecorder::default());
+        let (fixture, record) = (Fixture::new(), WireRecord::default());
         let counters = fixture.counters().clone();
         let (mut serving, mut server_handle) = (None, ServerHandle::NotObservable);
         let connect = match transport {
@@ -92,26 +96,25 @@ impl DemoConnection {
                 let (near, far) = wire::memory();
                 let (peer, serve) = fixture
                     .server()
-                    .serve_counted(ObservedWire::new(far, &recorder));
+                    .serve_counted(RecordingWire::with_record(far, &record));
                 serving = Some(tokio::spawn(async { drop(serve.await) }));
                 server_handle = ServerHandle::Peer(peer);
                 Client::from_wire(near)
             }
-            DemoTransport::Stdio => Client::spawn(server_command(&counters, &recorder)?),
+            DemoTransport::Stdio => Client::spawn(server_command(&counters, &record)?),
             DemoTransport::Http | DemoTransport::Http2 => {
                 let listener = TcpListener::bind("127.0.0.1:0")
                     .await
                     .map_err(socket_error)?;
                 let addr = listener.local_addr().map_err(socket_error)?;
                 let service = fixture.server().http();
-                let (connect, observe): (_, fn(_, &_) -> _) = match transport {
-                    DemoTransport::Http2 => (url(addr).http2(), ObservedIo::http2),
-                    _ => (url(addr), ObservedIo::http1),
-                };
-                let accepting = accept(listener, service.clone(), recorder.clone(), observe);
-                serving = Some(tokio::spawn(accepting));
+                let serve = serve_recorded(service.clone(), listener, record.clone());
+                serving = Some(tokio::spawn(serve));
                 server_handle = ServerHandle::Http(service);
-                connect
+                match transport {
+                    DemoTransport::Http2 => url(addr).http2(),
+                    _ => url(addr),
+                }
             }
         };
         let client = connect
@@ -121,7 +124,7 @@ impl DemoConnection {
         Ok(Self {
             client,
             counters,
-            recorder,
+            record,
             serving,
             server_handle,
         })
@@ -154,12 +157,12 @@ impl DemoConnection {
 }
 
 /// Returns the command to run this program as a server that reports its events and counters.
-fn server_command(counters: &Counters, recorder: &EventRecorder) -> Result<Command> {
+fn server_command(counters: &Counters, record: &WireRecord) -> Result<Command> {
     let program = std::env::current_exe().map_err(|error| Error::Transport {
         what: "failed to find the path of this program".into(),
         source: Some(error.into()),
     })?;
-    let report_to = Arc::new((counters.clone(), recorder.clone()));
+    let report_to = Arc::new((counters.clone(), record.clone()));
     Ok(Command::new(program)
         .args(["serve-demo", "--transport", "stdio", "--report"])
         .on_stderr(move |line| serve::parse_report(line, &report_to.0, &report_to.1)))
@@ -167,28 +170,6 @@ fn server_command(counters: &Counters, recorder: &EventRecorder) -> Result<Comma
 
 fn url(addr: SocketAddr) -> Connect {
     Client::connect(&format!("http://{addr}/mcp"))
-}
-
-/// Serves HTTP as `HttpService::bind` does, on sockets that record what they receive.
-async fn accept(
-    listener: TcpListener,
-    service: HttpService,
-    recorder: EventRecorder,
-    observe: fn(TcpStream, &EventRecorder) -> ObservedIo<TcpStream>,
-) {
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            Some(_) = connections.join_next() => {}
-            accepted = listener.accept() => {
-                let Ok((socket, _)) = accepted else { return };
-                // Responses are small, and each is waited for.
-                let _ = socket.set_nodelay(true);
-                let (socket, service) = (observe(socket, &recorder), service.clone());
-                connections.spawn(async move { service.serve_connection(socket).await });
-            }
-        }
-    }
 }
 
 fn entries_of(peer: &Peer) -> usize {

@@ -10,10 +10,13 @@ mod report;
 
 mod screen;
 
+mod signals;
+
 use cell::DemoCell;
 use connection::{DemoEra, DemoTransport};
 use report::{DemoReport, ReportRow};
 use screen::Screen;
+pub(crate) use signals::describe;
 
 use crate::options::OutputFormat;
 

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::cell::{CALLS, DemoCell};
 use super::leaks::Leaks;
+use super::signals::ReceivedSignal;
 
 /// All rows, and the verdict.
 #[derive(Debug, Serialize)]
@@ -33,14 +34,6 @@ pub(crate) struct ReportRow {
     pub(crate) left: Leaks,
     /// The error that ended the row early.
     pub(crate) failure: Option<String>,
-}
-
-/// One kind of cancellation that the server received.
-#[derive(Debug, Serialize)]
-pub(crate) struct ReceivedSignal {
-    pub(crate) what: String,
-    pub(crate) times: u64,
-    pub(crate) example: String,
 }
 
 /// The time from the drop of the caller's future to the drop of the handler's in microseconds, on a clock that both

@@ -41,7 +41,15 @@
 //! assert_eq!(call.await.expect("no panic")?.text(), "noon");
 //! # Ok(()) }
 //! ```
+//!
+//! # Testing what is sent and what is left
+//!
+//! [`RecordingWire`] and [`RecordingSocket`] record the messages of both directions, [`HandlerCounter`] counts how
+//! handlers end, and [`ResourceCounts`] detects leaked tasks, file descriptors and child processes.
 #![allow(clippy::panic, reason = "failed expectations panic like `assert!`")]
+
+mod handler_counter;
+pub use handler_counter::{HandlerCounter, HandlerCounts};
 
 mod matrix;
 pub use matrix::{MatrixCase, TestConnection, TestTransport, matrix};
@@ -49,8 +57,17 @@ pub use matrix::{MatrixCase, TestConnection, TestTransport, matrix};
 mod pipe_connector;
 pub use pipe_connector::PipeConnector;
 
+mod recording_socket;
+pub use recording_socket::{RecordingSocket, serve_recorded};
+
 mod recording_wire;
-pub use recording_wire::{Direction, RecordedFrame, RecordingWire, WireRecord};
+pub use recording_wire::RecordingWire;
+
+mod resource_counts;
+pub use resource_counts::{ResourceCounts, eventually};
 
 mod scripted_peer;
 pub use scripted_peer::{ExpectedRequest, ScriptedPeer, scripted_client, scripted_peer};
+
+mod wire_record;
+pub use wire_record::{Direction, RecordedEvent, RecordedFrame, WireRecord, summarize};

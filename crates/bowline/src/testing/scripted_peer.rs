@@ -9,6 +9,7 @@ use bowline_core::{Message, Notification, RawRequest, Response};
 use bowline_types::{ErrorCode, Json, RequestId, RpcError};
 use bytes::Bytes;
 use serde_json::{Value, json};
+use tokio::time::error::Elapsed;
 
 use crate::Server;
 use crate::wire::{Memory, Received, Wire, memory};
@@ -155,9 +156,39 @@ impl ScriptedPeer {
     /// Safe: a message is removed only when it is returned.
     pub async fn next_message(&mut self) -> Value {
         match self.receive().await {
-            Some(message) => serde_json::from_slice(&message.to_frame()).unwrap_or(Value::Null),
+            Some(message) => message_value(&message),
             None => unexpected("a message", &"none"),
         }
+    }
+
+    /// Receives all messages until the other side closes the wire.
+    ///
+    /// # Panics
+    ///
+    /// If the wire stays open for a minute without a message.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not safe: dropping the future loses the messages received so far.
+    pub async fn receive_to_end(&mut self) -> Vec<Value> {
+        let mut messages = Vec::new();
+        loop {
+            match self.receive_or_end().await {
+                Ok(Some(message)) => messages.push(message_value(&message)),
+                Ok(None) => return messages,
+                Err(elapsed) => unexpected("the end of the wire", &elapsed),
+            }
+        }
+    }
+
+    /// Closes the sending direction. The other side can still send.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: the direction is closed by the first poll.
+    pub async fn close(&mut self) {
+        // An in-memory wire always closes.
+        let _ = poll_fn(|cx| self.wire.poll_close(cx)).await;
     }
 
     /// Sends a JSON frame, which need not be a valid message.
@@ -194,14 +225,19 @@ impl ScriptedPeer {
 
     /// Returns the next message; `None` at the end of the wire, or after a minute.
     async fn receive(&mut self) -> Option<Message> {
+        self.receive_or_end().await.unwrap_or_default()
+    }
+
+    /// Returns the next message; `None` at the end of the wire.
+    async fn receive_or_end(&mut self) -> Result<Option<Message>, Elapsed> {
         let next = poll_fn(|cx| self.wire.poll_receive(cx));
-        match tokio::time::timeout(EXPECT_TIMEOUT, next).await {
-            Ok(Received::Frame(frame)) => match Message::decode(&frame) {
-                Ok(message) => Some(message),
+        match tokio::time::timeout(EXPECT_TIMEOUT, next).await? {
+            Received::Frame(frame) => match Message::decode(&frame) {
+                Ok(message) => Ok(Some(message)),
                 Err(malformed) => unexpected("a message", &malformed),
             },
-            Ok(Received::End) | Err(_) => None,
-            Ok(other) => unexpected("a message", &other),
+            Received::End => Ok(None),
+            other => unexpected("a message", &other),
         }
     }
 }
@@ -347,6 +383,10 @@ fn modern_meta(dialect: &Dialect) -> Value {
         "io.modelcontextprotocol/clientInfo": {"name": "scripted", "version": "1.0.0"},
         "io.modelcontextprotocol/clientCapabilities": {},
     })
+}
+
+fn message_value(message: &Message) -> Value {
+    serde_json::from_slice(&message.to_frame()).unwrap_or(Value::Null)
 }
 
 fn params_value(params: Option<Json>) -> Value {

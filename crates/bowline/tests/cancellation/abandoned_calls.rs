@@ -1,17 +1,20 @@
 //! Abandoned calls: the frames on the wire, and the errors of the caller.
 
-use std::future::IntoFuture;
 use std::time::Duration;
 
-use bowline::Error;
+use bowline::testing::{ScriptedPeer, summarize};
+use bowline::{Client, Error};
+use bowline_core::era::Dialect;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::test_pair::{
-    NO_FRAMES, TestPair, cancel_frame, cancel_json, poll_once, scripted_server,
-};
+use crate::scripted_peers::{next, scripted_server, send_cancel};
+use crate::test_pair::{NO_FRAMES, TestPair, poll_once};
 
-everywhere!(dropping_a_call_sends_one_cancel_with_the_reason_caller_cancelled);
+run!(
+    everywhere,
+    dropping_a_call_sends_one_cancel_with_the_reason_caller_cancelled
+);
 // In process the handler is part of the caller's future and is dropped with it; nothing is sent.
 async fn dropping_a_call_sends_one_cancel_with_the_reason_caller_cancelled(pair: TestPair) {
     let call = pair.in_flight("slow").await;
@@ -26,7 +29,10 @@ async fn dropping_a_call_sends_one_cancel_with_the_reason_caller_cancelled(pair:
     pair.finish(&frames).await;
 }
 
-everywhere!(a_call_that_times_out_is_cancelled_and_returns_at_its_deadline);
+run!(
+    everywhere,
+    a_call_that_times_out_is_cancelled_and_returns_at_its_deadline
+);
 // In process the handler is dropped before the caller sees the timeout; nothing is sent.
 async fn a_call_that_times_out_is_cancelled_and_returns_at_its_deadline(pair: TestPair) {
     let limit = Duration::from_millis(200);
@@ -45,9 +51,13 @@ async fn a_call_that_times_out_is_cancelled_and_returns_at_its_deadline(pair: Te
     pair.finish(&frames).await;
 }
 
-in_every_version!(a_call_times_out_at_its_deadline_even_if_the_peer_does_not_read);
-async fn a_call_times_out_at_its_deadline_even_if_the_peer_does_not_read(version: &'static str) {
-    let (client, peer) = scripted_server(version).await;
+run!(
+    with_scripted_server,
+    a_call_times_out_at_its_deadline_even_if_the_peer_does_not_read
+);
+async fn a_call_times_out_at_its_deadline_even_if_the_peer_does_not_read(
+    (client, peer): (Client, ScriptedPeer),
+) {
     let fill: Vec<_> = (0..200).map(|_| client.raw("x/fill", ()).start()).collect();
     let start = Instant::now();
     let timed = |millis| {
@@ -74,9 +84,13 @@ async fn a_call_times_out_at_its_deadline_even_if_the_peer_does_not_read(version
     drop(peer);
 }
 
-in_every_version!(an_abandoned_request_that_was_never_sent_is_withdrawn);
-async fn an_abandoned_request_that_was_never_sent_is_withdrawn(version: &'static str) {
-    let (client, mut peer) = scripted_server(version).await;
+run!(
+    with_scripted_server,
+    an_abandoned_request_that_was_never_sent_is_withdrawn
+);
+async fn an_abandoned_request_that_was_never_sent_is_withdrawn(
+    (client, mut peer): (Client, ScriptedPeer),
+) {
     // Some requests fill the wire; the rest stays queued.
     let fill: Vec<_> = (0..100).map(|_| client.raw("x/fill", ()).start()).collect();
     tokio::task::yield_now().await;
@@ -94,15 +108,19 @@ async fn an_abandoned_request_that_was_never_sent_is_withdrawn(version: &'static
     drop(fill);
     assert_eq!(client.peer().unwrap().sizes().pending, 0);
     drop(client);
-    let received = peer.receive_all().await;
+    let received = peer.receive_to_end().await;
+    let received: Vec<String> = received.iter().map(summarize).collect();
     // Only the requests that were sent are cancelled.
     let fills = received.iter().filter(|frame| frame.ends_with(" x/fill"));
-    let cancels = received.iter().filter(|frame| frame.contains("cancelled"));
+    let cancels = received.iter().filter(|frame| frame.starts_with("cancel "));
     assert_eq!((fills.count(), cancels.count()), (sent, sent));
     assert_eq!(received.len(), 2 * sent);
 }
 
-over_a_wire!(a_wire_failure_is_not_a_timeout_and_no_cancel_follows);
+run!(
+    over_a_wire,
+    a_wire_failure_is_not_a_timeout_and_no_cancel_follows
+);
 async fn a_wire_failure_is_not_a_timeout_and_no_cancel_follows(mut pair: TestPair) {
     let call = pair.in_flight("slow").await;
     let frames = [pair.request(1, "tools/call slow")];
@@ -116,12 +134,13 @@ async fn a_wire_failure_is_not_a_timeout_and_no_cancel_follows(mut pair: TestPai
         pair.background_reply().await,
         Err(Error::Transport { .. })
     ));
+    // The other one is the background call's handler.
+    pair.handlers.wait_for_dropped(2).await;
     pair.finish_without_wire(&frames).await;
 }
 
-in_every_version!(calls_after_close_fail_with_closed);
-async fn calls_after_close_fail_with_closed(version: &'static str) {
-    let (client, mut peer) = scripted_server(version).await;
+run!(with_scripted_server, calls_after_close_fail_with_closed);
+async fn calls_after_close_fail_with_closed((client, mut peer): (Client, ScriptedPeer)) {
     let mut pending = client.raw("x/pending", ()).start();
     assert!(poll_once(&mut pending).await.is_pending());
     let other = client.clone();
@@ -134,16 +153,17 @@ async fn calls_after_close_fail_with_closed(version: &'static str) {
         Err(Error::Closed)
     ));
     assert!(other.peer().unwrap().is_idle());
-    assert_eq!(
-        peer.receive_summary().await.split(' ').nth(1),
-        Some("x/pending")
-    );
-    assert_eq!(peer.receive_all().await, NO_FRAMES);
+    let _ = peer.expect("x/pending").await.hold();
+    assert_eq!(peer.receive_to_end().await, NO_FRAMES);
 }
 
-in_every_version!(closing_a_wire_whose_peer_does_not_read_takes_at_most_a_second);
-async fn closing_a_wire_whose_peer_does_not_read_takes_at_most_a_second(version: &'static str) {
-    let (client, peer) = scripted_server(version).await;
+run!(
+    with_scripted_server,
+    closing_a_wire_whose_peer_does_not_read_takes_at_most_a_second
+);
+async fn closing_a_wire_whose_peer_does_not_read_takes_at_most_a_second(
+    (client, peer): (Client, ScriptedPeer),
+) {
     let fill: Vec<_> = (0..100).map(|_| client.raw("x/fill", ()).start()).collect();
     let start = Instant::now();
 
@@ -159,7 +179,7 @@ async fn closing_a_wire_whose_peer_does_not_read_takes_at_most_a_second(version:
 #[tokio::test(start_paused = true)]
 async fn cancelled_timeout_and_closed_are_different_errors() {
     // A server may cancel subscriptions only, which are requests in the modern era only.
-    let (client, mut peer) = scripted_server("2026-07-28").await;
+    let (client, mut peer) = scripted_server(Dialect::LATEST).await;
     let listen = |id: &str| {
         client
             .raw("subscriptions/listen", json!({"notifications": {}}))
@@ -168,11 +188,11 @@ async fn cancelled_timeout_and_closed_are_different_errors() {
 
     let timed_out = listen("a").timeout(Duration::from_millis(5)).await;
     let (cancelled, ()) = tokio::join!(listen("b").into_future(), async {
-        while peer.receive().await["id"] != "b" {}
-        peer.send_text(&cancel_json("\"b\"", "over"));
+        while peer.next_message().await["id"] != "b" {}
+        send_cancel(&mut peer, "b", "over");
     });
     let (closed, ()) = tokio::join!(listen("c").into_future(), async {
-        peer.receive().await;
+        peer.next_message().await;
         drop(peer);
     });
 
@@ -187,24 +207,23 @@ async fn cancelled_timeout_and_closed_are_different_errors() {
     assert!(matches!(closed, Err(Error::Closed)), "{closed:?}");
 }
 
-in_every_version!(a_late_result_or_error_is_dropped_and_the_id_is_free_again);
-async fn a_late_result_or_error_is_dropped_and_the_id_is_free_again(version: &'static str) {
-    let (client, mut peer) = scripted_server(version).await;
+run!(
+    with_scripted_server,
+    a_late_result_or_error_is_dropped_and_the_id_is_free_again
+);
+async fn a_late_result_or_error_is_dropped_and_the_id_is_free_again(
+    (client, mut peer): (Client, ScriptedPeer),
+) {
     for late in ["result", "error"] {
         let mut call = client.raw("x/mine", ()).id("mine").start();
         assert!(poll_once(&mut call).await.is_pending());
-        let request = peer.receive().await;
+        let request = peer.expect("x/mine").await.hold();
         drop(call);
-        assert_eq!(
-            peer.receive_summary().await,
-            cancel_json("\"mine\"", "caller cancelled")
-        );
+        assert_eq!(next(&mut peer).await, r#"cancel "mine": caller cancelled"#);
 
-        let response = json!({"jsonrpc": "2.0", "id": request["id"], late: late_member(late)});
-        peer.send(&response);
+        peer.send_json(&json!({"jsonrpc": "2.0", "id": request, late: late_member(late)}));
         let (next, ()) = tokio::join!(client.raw("x/next", ()).into_future(), async {
-            let next = peer.receive().await;
-            peer.answer(&next, &complete());
+            peer.expect("x/next").await.answer(complete());
         });
 
         assert!(next.is_ok());
@@ -212,7 +231,7 @@ async fn a_late_result_or_error_is_dropped_and_the_id_is_free_again(version: &'s
     }
 }
 
-everywhere!(a_request_id_is_free_again_on_every_path);
+run!(everywhere, a_request_id_is_free_again_on_every_path);
 async fn a_request_id_is_free_again_on_every_path(pair: TestPair) {
     let named = |id: &str| {
         pair.client
@@ -243,18 +262,21 @@ async fn a_request_id_is_free_again_on_every_path(pair: TestPair) {
         "→ \"again\" tools/call no such tool".to_owned(),
         "← \"again\" error -32602".to_owned(),
         "→ \"again\" tools/call slow".to_owned(),
-        format!("→ {}", cancel_json("\"again\"", "timed out after 5ms")),
+        "→ cancel \"again\": timed out after 5ms".to_owned(),
         "→ \"again\" tools/call slow".to_owned(),
-        format!("→ {}", cancel_json("\"again\"", "caller cancelled")),
+        "→ cancel \"again\": caller cancelled".to_owned(),
         "→ \"again\" tools/call slow".to_owned(),
-        format!("→ {}", cancel_json("\"again\"", "enough")),
+        "→ cancel \"again\": enough".to_owned(),
         "→ \"again\" tools/call quick".to_owned(),
         "← \"again\" result".to_owned(),
     ];
     pair.finish(&frames).await;
 }
 
-everywhere_legacy!(a_request_to_the_client_is_cancelled_when_its_handler_drops_it);
+run!(
+    everywhere_legacy,
+    a_request_to_the_client_is_cancelled_when_its_handler_drops_it
+);
 // In the modern era a server sends no requests. In process nothing is sent.
 async fn a_request_to_the_client_is_cancelled_when_its_handler_drops_it(pair: TestPair) {
     let mut call = pair.in_flight("drops request").await;
@@ -267,13 +289,16 @@ async fn a_request_to_the_client_is_cancelled_when_its_handler_drops_it(pair: Te
     let frames = [
         pair.request(1, "tools/call drops request"),
         "← 1 roots/list".to_owned(),
-        cancel_frame('←', "1", "caller cancelled"),
+        "← cancel 1: caller cancelled".to_owned(),
         pair.result(1),
     ];
     pair.finish(&frames).await;
 }
 
-everywhere_legacy!(a_request_to_the_client_is_cancelled_when_its_handler_is_dropped);
+run!(
+    everywhere_legacy,
+    a_request_to_the_client_is_cancelled_when_its_handler_is_dropped
+);
 // In the modern era a server sends no requests. In process nothing is sent.
 async fn a_request_to_the_client_is_cancelled_when_its_handler_is_dropped(pair: TestPair) {
     let mut call = pair.in_flight("asks").await;
@@ -287,7 +312,7 @@ async fn a_request_to_the_client_is_cancelled_when_its_handler_is_dropped(pair: 
         pair.request(1, "tools/call asks"),
         "← 1 roots/list".to_owned(),
         pair.cancel(1, "caller cancelled"),
-        cancel_frame('←', "1", "caller cancelled"),
+        "← cancel 1: caller cancelled".to_owned(),
     ];
     pair.finish(&frames).await;
 }

@@ -1,17 +1,21 @@
 //! Which requests are cancelled when abandoned: all but `initialize` and `server/discover`.
 
-use std::future::IntoFuture;
 use std::time::Duration;
 
+use bowline::testing::{ScriptedPeer, scripted_peer};
 use bowline::types::{CallToolRequest, CallToolRequestParams};
-use bowline::{Call, Client, Error, Json, wire};
+use bowline::{Call, Client, Error, Json};
+use bowline_core::era::Dialect;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::raw_peer::RawPeer;
-use crate::test_pair::{NO_FRAMES, TestPair, cancel_json, poll_once, scripted_server};
+use crate::scripted_peers::next;
+use crate::test_pair::{NO_FRAMES, TestPair, poll_once};
 
-everywhere!(every_request_cancels_when_abandoned_by_default_typed_or_raw);
+run!(
+    everywhere,
+    every_request_cancels_when_abandoned_by_default_typed_or_raw
+);
 // In process the handler is part of the caller's future and is dropped with it; nothing is sent.
 async fn every_request_cancels_when_abandoned_by_default_typed_or_raw(pair: TestPair) {
     let arguments = json!({"name": "mine"});
@@ -33,28 +37,33 @@ async fn every_request_cancels_when_abandoned_by_default_typed_or_raw(pair: Test
     pair.finish(frames.as_flattened()).await;
 }
 
-in_every_version!(a_request_of_any_method_cancels_when_abandoned);
-async fn a_request_of_any_method_cancels_when_abandoned(version: &'static str) {
-    let (client, mut peer) = scripted_server(version).await;
+run!(
+    with_scripted_server,
+    a_request_of_any_method_cancels_when_abandoned
+);
+async fn a_request_of_any_method_cancels_when_abandoned(
+    (client, mut peer): (Client, ScriptedPeer),
+) {
     let methods = ["tools/list", "prompts/get", "ping", "x/of-our-own"];
 
     for method in methods {
         let mut call = client.raw(method, json!({"name": "x"})).start();
         assert!(poll_once(&mut call).await.is_pending());
-        let request = peer.receive().await;
+        let id = peer.expect(method).await.hold();
         drop(call);
-        let cancel = cancel_json(&request["id"].to_string(), "caller cancelled");
-        assert_eq!(peer.receive_summary().await, cancel);
+        assert_eq!(peer.expect_cancel(&id).await, "caller cancelled");
     }
 
     assert!(client.peer().unwrap().is_idle());
 }
 
-in_every_version!(initialize_and_server_discover_are_never_cancelled_even_as_raw_requests);
+run!(
+    with_scripted_server,
+    initialize_and_server_discover_are_never_cancelled_even_as_raw_requests
+);
 async fn initialize_and_server_discover_are_never_cancelled_even_as_raw_requests(
-    version: &'static str,
+    (client, mut peer): (Client, ScriptedPeer),
 ) {
-    let (client, mut peer) = scripted_server(version).await;
     for method in ["initialize", "server/discover"] {
         let mut dropped = client.raw(method, ()).start();
         assert!(poll_once(&mut dropped).await.is_pending());
@@ -69,60 +78,68 @@ async fn initialize_and_server_discover_are_never_cancelled_even_as_raw_requests
 
     assert!(client.peer().unwrap().is_idle());
     client.close().await.unwrap();
-    let received = peer.receive_all().await;
+    let received = peer.receive_to_end().await;
     assert_eq!(received.len(), 6, "{received:?}");
-    assert!(received.iter().all(|frame| !frame.contains("cancelled")));
+    assert!(received.iter().all(|frame| frame.get("id").is_some()));
 }
 
-in_every_legacy_version!(a_timed_out_initialize_puts_nothing_on_the_wire);
+run!(
+    in_every_legacy_version,
+    a_timed_out_initialize_puts_nothing_on_the_wire
+);
 // The modern era has no handshake.
-async fn a_timed_out_initialize_puts_nothing_on_the_wire(version: &'static str) {
-    let (near, far) = wire::memory();
+async fn a_timed_out_initialize_puts_nothing_on_the_wire(dialect: &'static Dialect) {
+    let (wire, mut peer) = scripted_peer();
     let (start, limit) = (Instant::now(), Duration::from_millis(200));
 
-    let opened = Client::from_wire(near)
-        .protocol_version(version)
+    let opened = Client::from_wire(wire)
+        .protocol_version(dialect.version)
         .timeout(limit)
         .await;
 
     assert!(matches!(opened, Err(Error::Timeout { after }) if after == limit));
     assert_eq!(start.elapsed(), limit);
-    assert_eq!(RawPeer::new(far).receive_all().await, ["1 initialize"]);
+    assert_eq!(next(&mut peer).await, "1 initialize");
+    assert_eq!(peer.receive_to_end().await, NO_FRAMES);
 }
 
-in_every_legacy_version!(a_dropped_initialize_puts_nothing_on_the_wire);
-async fn a_dropped_initialize_puts_nothing_on_the_wire(version: &'static str) {
-    let (near, far) = wire::memory();
-    let mut peer = RawPeer::new(far);
-    let mut opening = Client::from_wire(near)
-        .protocol_version(version)
+run!(
+    in_every_legacy_version,
+    a_dropped_initialize_puts_nothing_on_the_wire
+);
+async fn a_dropped_initialize_puts_nothing_on_the_wire(dialect: &'static Dialect) {
+    let (wire, mut peer) = scripted_peer();
+    let mut opening = Client::from_wire(wire)
+        .protocol_version(dialect.version)
         .into_future();
 
     assert!(poll_once(&mut opening).await.is_pending());
-    assert_eq!(peer.receive_summary().await, "1 initialize");
+    assert_eq!(next(&mut peer).await, "1 initialize");
     drop(opening);
 
-    assert_eq!(peer.receive_all().await, NO_FRAMES);
+    assert_eq!(peer.receive_to_end().await, NO_FRAMES);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_unanswered_probe_is_not_cancelled_and_the_fallback_starts_at_its_timeout() {
-    let (near, far) = wire::memory();
-    let mut peer = RawPeer::new(far);
+    let (wire, mut peer) = scripted_peer();
     let (start, limit) = (Instant::now(), Duration::from_millis(300));
-    let connect = Client::from_wire(near).probe_timeout(limit).into_future();
+    let connect = Client::from_wire(wire).probe_timeout(limit).into_future();
 
     let (client, ()) = tokio::join!(connect, async {
-        assert_eq!(peer.receive_summary().await, "1 server/discover");
-        peer.handshake_as_server("2025-11-25").await;
+        assert_eq!(next(&mut peer).await, "1 server/discover");
+        peer.accept_handshake("2025-11-25", json!({})).await;
         assert_eq!(start.elapsed(), limit);
     });
 
     client.unwrap().close().await.unwrap();
-    assert_eq!(peer.receive_all().await, NO_FRAMES);
+    assert_eq!(peer.receive_to_end().await, NO_FRAMES);
 }
 
-over_a_wire!(cancel_on_abandon_false_opts_out_and_abandoning_is_purely_local);
+run!(
+    over_a_wire,
+    cancel_on_abandon_false_opts_out_and_abandoning_is_purely_local
+);
 // In process a call cannot opt out: nothing else polls its handler.
 async fn cancel_on_abandon_false_opts_out_and_abandoning_is_purely_local(pair: TestPair) {
     let slow = |name| pair.client.call_tool("slow", json!({"name": name}));
@@ -153,7 +170,10 @@ async fn cancel_on_abandon_false_opts_out_and_abandoning_is_purely_local(pair: T
     pair.finish(&frames).await;
 }
 
-everywhere!(a_call_that_opted_out_can_still_be_cancelled_with_a_reason);
+run!(
+    everywhere,
+    a_call_that_opted_out_can_still_be_cancelled_with_a_reason
+);
 async fn a_call_that_opted_out_can_still_be_cancelled_with_a_reason(pair: TestPair) {
     let slow = pair.client.call_tool("slow", json!({"name": "mine"}));
     let call = pair.poll_until_handler_starts(slow.cancel_on_abandon(false).start());

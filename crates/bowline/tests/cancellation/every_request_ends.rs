@@ -1,13 +1,12 @@
 //! Every request ends with a result, an error or a cancel.
 
-use std::future::IntoFuture;
-
-use bowline::{Error, ErrorCode};
+use bowline::testing::ScriptedPeer;
+use bowline::{Client, Error, ErrorCode};
 use serde_json::json;
 
-use crate::test_pair::{TestPair, poll_once, scripted_server};
+use crate::test_pair::{TestPair, poll_once};
 
-everywhere!(a_handler_that_panics_ends_its_own_request_only);
+run!(everywhere, a_handler_that_panics_ends_its_own_request_only);
 async fn a_handler_that_panics_ends_its_own_request_only(pair: TestPair) {
     let call = pair.client.call_tool("panics", json!({"name": "mine"}));
 
@@ -21,7 +20,7 @@ async fn a_handler_that_panics_ends_its_own_request_only(pair: TestPair) {
     pair.finish(&frames).await;
 }
 
-everywhere!(a_request_with_an_unknown_method_is_refused);
+run!(everywhere, a_request_with_an_unknown_method_is_refused);
 async fn a_request_with_an_unknown_method_is_refused(pair: TestPair) {
     let error = pair.client.raw("x/unknown", ()).await.unwrap_err();
 
@@ -33,34 +32,39 @@ async fn a_request_with_an_unknown_method_is_refused(pair: TestPair) {
     pair.finish(&frames).await;
 }
 
-in_every_version!(a_malformed_result_fails_its_own_request_only);
-async fn a_malformed_result_fails_its_own_request_only(version: &'static str) {
-    let (client, mut peer) = scripted_server(version).await;
+run!(
+    with_scripted_server,
+    a_malformed_result_fails_its_own_request_only
+);
+async fn a_malformed_result_fails_its_own_request_only((client, mut peer): (Client, ScriptedPeer)) {
     let mut other = client.raw("x/other", ()).start();
     assert!(poll_once(&mut other).await.is_pending());
-    let other_request = peer.receive().await;
+    let other_request = peer.expect("x/other").await.hold();
 
     for broken in [json!(7), json!([]), json!(null), json!("text")] {
         let (ended, ()) = tokio::join!(client.raw("x/y", ()).into_future(), async {
-            let request = peer.receive().await;
-            peer.answer(&request, &broken);
+            peer.expect("x/y").await.answer(broken.clone());
         });
         assert!(matches!(ended, Err(Error::Protocol { .. })), "{broken}");
     }
 
-    peer.answer(&other_request, &json!({"resultType": "complete"}));
+    peer.answer(other_request, json!({"resultType": "complete"}));
     assert!(other.await.is_ok());
     assert!(client.peer().unwrap().is_idle());
 }
 
-in_every_version!(a_wire_that_ends_settles_every_request_in_call_order);
-async fn a_wire_that_ends_settles_every_request_in_call_order(version: &'static str) {
-    let (client, mut peer) = scripted_server(version).await;
+run!(
+    with_scripted_server,
+    a_wire_that_ends_settles_every_request_in_call_order
+);
+async fn a_wire_that_ends_settles_every_request_in_call_order(
+    (client, mut peer): (Client, ScriptedPeer),
+) {
     let (ended, mut order) = tokio::sync::mpsc::unbounded_channel();
     for nth in 0..3 {
         let (call, ended) = (client.raw("x/y", ()).start(), ended.clone());
         tokio::spawn(async move { ended.send((nth, call.await)) });
-        peer.receive().await;
+        peer.next_message().await;
     }
 
     drop(peer);

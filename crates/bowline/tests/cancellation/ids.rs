@@ -1,18 +1,20 @@
 //! Request ids: chosen or generated, sent verbatim, and coerced to match responses and cancels.
 
-use std::future::IntoFuture;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bowline::{Error, RequestId};
+use bowline::testing::ScriptedPeer;
+use bowline::{Client, Error, RequestId};
+use bowline_core::era::Dialect;
 use serde_json::{Value, json};
 
-use crate::handler_monitor::HandlerMonitor;
-use crate::test_pair::{
-    TestPair, call_frame, cancel_json, poll_once, scripted_client, scripted_server,
-};
+use crate::scripted_peers::ScriptedClient;
+use crate::test_pair::{TestPair, poll_once};
 
-everywhere!(a_chosen_id_reaches_the_handler_verbatim_and_does_not_affect_generated_ids);
+run!(
+    everywhere,
+    a_chosen_id_reaches_the_handler_verbatim_and_does_not_affect_generated_ids
+);
 async fn a_chosen_id_reaches_the_handler_verbatim_and_does_not_affect_generated_ids(
     pair: TestPair,
 ) {
@@ -34,7 +36,10 @@ async fn a_chosen_id_reaches_the_handler_verbatim_and_does_not_affect_generated_
     pair.finish(&frames).await;
 }
 
-everywhere!(choosing_an_id_in_flight_is_an_error_before_anything_is_sent);
+run!(
+    everywhere,
+    choosing_an_id_in_flight_is_an_error_before_anything_is_sent
+);
 async fn choosing_an_id_in_flight_is_an_error_before_anything_is_sent(pair: TestPair) {
     let mine = pair
         .client
@@ -53,14 +58,14 @@ async fn choosing_an_id_in_flight_is_an_error_before_anything_is_sent(pair: Test
 
     let frames = [
         "→ 70 tools/call slow".to_owned(),
-        format!("→ {}", cancel_json("70", "caller cancelled")),
+        "→ cancel 70: caller cancelled".to_owned(),
         r#"→ "70" tools/call quick"#.to_owned(),
         r#"← "70" result"#.to_owned(),
     ];
     pair.finish(&frames).await;
 }
 
-everywhere!(generated_ids_skip_chosen_ids_in_flight);
+run!(everywhere, generated_ids_skip_chosen_ids_in_flight);
 async fn generated_ids_skip_chosen_ids_in_flight(pair: TestPair) {
     let chosen = pair.id(3).to_string();
     let mine = pair.client.call_tool("slow", json!({"name": "mine"}));
@@ -82,17 +87,21 @@ async fn generated_ids_skip_chosen_ids_in_flight(pair: TestPair) {
             pair.result(generated),
         ]);
     }
-    frames.push(format!(
-        "→ {}",
-        cancel_json(&format!("\"{chosen}\""), "caller cancelled")
-    ));
+    frames.push(format!("→ cancel \"{chosen}\": caller cancelled"));
     pair.finish(&frames).await;
 }
 
-in_every_version!(a_response_id_matches_its_call_as_a_number_or_a_string);
-async fn a_response_id_matches_its_call_as_a_number_or_a_string(version: &'static str) {
-    let (client, mut peer) = scripted_server(version).await;
-    for (chosen, echoed) in [(RequestId::from(70), json!("70")), ("70".into(), json!(70))] {
+run!(
+    with_scripted_server,
+    a_response_id_matches_its_call_as_a_number_or_a_string
+);
+async fn a_response_id_matches_its_call_as_a_number_or_a_string(
+    (client, mut peer): (Client, ScriptedPeer),
+) {
+    for (chosen, echoed) in [
+        (RequestId::from(70), RequestId::from("70")),
+        ("70".into(), 70.into()),
+    ] {
         let reports = Arc::new(Mutex::new(Vec::new()));
         let received = reports.clone();
         let answered = client
@@ -100,19 +109,17 @@ async fn a_response_id_matches_its_call_as_a_number_or_a_string(version: &'stati
             .id(chosen.clone())
             .on_progress(move |report| received.lock().unwrap().push(report.progress));
         let (answered, ()) = tokio::join!(answered.into_future(), async {
-            let request = peer.receive().await;
-            let token = &request["params"]["_meta"]["progressToken"];
-            peer.send(
-                &json!({"jsonrpc": "2.0", "method": "notifications/progress",
-                "params": {"progressToken": token.to_string(), "progress": 1}}),
-            );
-            peer.answer(&json!({"id": echoed}), &json!({"resultType": "complete"}));
+            let request = peer.expect("x/y").await;
+            let token = request.params()["_meta"]["progressToken"].to_string();
+            let params = json!({"progressToken": token, "progress": 1});
+            let _ = request.notify("notifications/progress", params).hold();
+            peer.answer(echoed.clone(), json!({"resultType": "complete"}));
         });
         let failed = client.raw("x/y", ()).id(chosen);
         let (failed, ()) = tokio::join!(failed.into_future(), async {
-            peer.receive().await;
+            peer.next_message().await;
             let error = json!({"code": -32000, "message": "no"});
-            peer.send(&json!({"jsonrpc": "2.0", "id": echoed, "error": error}));
+            peer.send_json(&json!({"jsonrpc": "2.0", "id": echoed, "error": error}));
         });
 
         assert!(answered.is_ok());
@@ -122,77 +129,81 @@ async fn a_response_id_matches_its_call_as_a_number_or_a_string(version: &'stati
     assert!(client.peer().unwrap().is_idle());
 }
 
-in_every_version!(coercion_accepts_canonical_decimals_only);
-async fn coercion_accepts_canonical_decimals_only(version: &'static str) {
-    let (client, mut peer) = scripted_server(version).await;
+run!(
+    with_scripted_server,
+    coercion_accepts_canonical_decimals_only
+);
+async fn coercion_accepts_canonical_decimals_only((client, mut peer): (Client, ScriptedPeer)) {
     let call = client.raw("x/y", ()).id(7).timeout(Duration::from_secs(1));
 
     let (ended, ()) = tokio::join!(call.into_future(), async {
-        peer.receive().await;
+        peer.next_message().await;
         for opaque in ["007", "+7", " 7", "1_000", "7.0", ""] {
-            peer.answer(&json!({"id": opaque}), &json!({"resultType": "complete"}));
+            peer.answer(opaque.into(), json!({"resultType": "complete"}));
         }
     });
 
     assert!(matches!(ended, Err(Error::Timeout { .. })));
 }
 
-in_every_version!(inbound_requests_are_keyed_verbatim);
-async fn inbound_requests_are_keyed_verbatim(version: &'static str) {
-    let handlers = HandlerMonitor::new();
-    let (server_end, mut peer) = scripted_client(version, &handlers).await;
-    peer.send_text(&call_frame(version, 7, "slow"));
-    peer.send_text(&call_frame(version, "7", "slow"));
-    handlers.wait_for_started(2).await;
+run!(with_scripted_client, inbound_requests_are_keyed_verbatim);
+async fn inbound_requests_are_keyed_verbatim(mut client: ScriptedClient) {
+    client.call(7, "slow");
+    client.call("7", "slow");
+    client.handlers.wait_for_started(2).await;
 
-    peer.send_text(&cancel_json("\"7\"", "the text one"));
-    handlers.wait_for_dropped(1).await;
-    handlers.release("mine");
+    client.cancel("7", "the text one");
+    client.handlers.wait_for_dropped(1).await;
+    client.handlers.release("mine");
 
-    assert_eq!(peer.receive_summary().await, "7 result");
-    assert!(server_end.is_idle());
-    drop(peer);
+    assert_eq!(client.next().await, "7 result");
+    client.finish().await;
 }
 
-in_every_version!(an_inbound_cancel_matches_by_coercion_if_exactly_one_request_fits);
-async fn an_inbound_cancel_matches_by_coercion_if_exactly_one_request_fits(version: &'static str) {
-    for (id, named, fits) in [
-        (json!(7), r#""7""#, true),
-        (json!("7"), "7", true),
-        (json!("007"), "7", false),
-        (json!(7), r#""+7""#, false),
-    ] {
-        let handlers = HandlerMonitor::new();
-        let (server_end, mut peer) = scripted_client(version, &handlers).await;
-        peer.send_text(&call_frame(version, &id, "slow"));
-        handlers.wait_for_started(1).await;
+#[tokio::test(start_paused = true)]
+async fn an_inbound_cancel_matches_by_coercion_if_exactly_one_request_fits() {
+    let cases = [
+        (RequestId::from(7), json!("7"), true),
+        ("7".into(), json!(7), true),
+        ("007".into(), json!(7), false),
+        (7.into(), json!("+7"), false),
+    ];
+    for (dialect, (id, named, fits)) in Dialect::ALL
+        .iter()
+        .flat_map(|dialect| cases.clone().map(|case| (dialect, case)))
+    {
+        let mut client = ScriptedClient::connect(dialect).await;
+        client.call(id.clone(), "slow");
+        client.handlers.wait_for_started(1).await;
 
-        peer.send_text(&cancel_json(named, "coerced"));
-        peer.send_text(&call_frame(version, "next", "quick"));
+        client.cancel(named.clone(), "coerced");
+        client.call("next", "quick");
 
-        assert_eq!(peer.receive_summary().await, "\"next\" result");
-        assert_eq!(handlers.counts().dropped, usize::from(fits), "{id} {named}");
-        assert_eq!(server_end.is_idle(), fits);
+        assert_eq!(client.next().await, "\"next\" result");
+        let dropped = client.handlers.counts().dropped;
+        assert_eq!(dropped, usize::from(fits), "{id:?} {named}");
+        assert_eq!(client.is_server_idle(), fits);
     }
 }
 
-in_every_version!(a_boolean_is_never_an_id);
-async fn a_boolean_is_never_an_id(version: &'static str) {
-    let handlers = HandlerMonitor::new();
-    let (_server_end, mut peer) = scripted_client(version, &handlers).await;
-    peer.send_text(&call_frame(version, 1, "slow"));
-    handlers.wait_for_started(1).await;
+run!(with_scripted_client, a_boolean_is_never_an_id);
+async fn a_boolean_is_never_an_id(mut client: ScriptedClient) {
+    client.call(1, "slow");
+    client.handlers.wait_for_started(1).await;
 
     for no_id in [json!(true), json!(1.0), Value::Null, json!([1])] {
-        peer.send_text(&cancel_json(&no_id.to_string(), "not an id"));
+        client.cancel(no_id, "not an id");
     }
-    handlers.release("mine");
+    client.handlers.release("mine");
 
-    assert_eq!(peer.receive_summary().await, "1 result");
-    assert_eq!(handlers.counts().dropped, 0);
+    assert_eq!(client.next().await, "1 result");
+    assert_eq!(client.handlers.counts().dropped, 0);
 }
 
-everywhere!(the_id_of_a_call_dropped_before_its_first_poll_is_free_again);
+run!(
+    everywhere,
+    the_id_of_a_call_dropped_before_its_first_poll_is_free_again
+);
 async fn the_id_of_a_call_dropped_before_its_first_poll_is_free_again(pair: TestPair) {
     let mut first = pair.client.call_tool("quick", ()).id("x").start();
     drop(pair.client.call_tool("quick", ()).id("y").start());

@@ -14,8 +14,8 @@
 mod test_pair;
 
 mod handler_monitor;
-mod logged_wire;
-mod raw_peer;
+mod handler_waits;
+mod scripted_peers;
 
 mod abandoned_calls;
 mod cancellable_requests;

@@ -2,16 +2,20 @@
 
 use std::time::Duration;
 
+use bowline::Error;
 use bowline::types::SubscriptionFilter;
-use bowline::{Error, wire};
+use bowline_core::era::Dialect;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 
 use crate::handler_monitor::HandlerMonitor;
-use crate::raw_peer::RawPeer;
-use crate::test_pair::{NO_FRAMES, TestPair, call_frame, cancel_json, scripted_client};
+use crate::scripted_peers::ScriptedClient;
+use crate::test_pair::TestPair;
 
-everywhere!(a_signalled_handler_finishes_and_its_later_messages_are_not_sent);
+run!(
+    everywhere,
+    a_signalled_handler_finishes_and_its_later_messages_are_not_sent
+);
 async fn a_signalled_handler_finishes_and_its_later_messages_are_not_sent(pair: TestPair) {
     let call = pair
         .client
@@ -36,120 +40,120 @@ async fn a_signalled_handler_finishes_and_its_later_messages_are_not_sent(pair: 
     pair.finish(&frames).await;
 }
 
-in_every_version!(a_cancel_drops_the_handler_and_no_answer_is_sent);
+run!(
+    with_scripted_client,
+    a_cancel_drops_the_handler_and_no_answer_is_sent
+);
 // In process there is no cancel to receive: see `abandoned_calls`.
-async fn a_cancel_drops_the_handler_and_no_answer_is_sent(version: &'static str) {
-    let handlers = HandlerMonitor::new();
-    let (server_end, mut peer) = scripted_client(version, &handlers).await;
-    peer.send_text(&call_frame(version, 7, "slow"));
-    handlers.wait_for_started(1).await;
+async fn a_cancel_drops_the_handler_and_no_answer_is_sent(mut client: ScriptedClient) {
+    client.call(7, "slow");
+    client.handlers.wait_for_started(1).await;
 
-    peer.send_text(&cancel_json("7", "enough"));
+    client.cancel(7, "enough");
 
-    handlers.wait_for_dropped(1).await;
-    assert!(server_end.is_idle());
+    client.handlers.wait_for_dropped(1).await;
+    assert!(client.is_server_idle());
     // The id is free: only a later request with the same id is answered.
-    peer.send_text(&call_frame(version, 7, "quick"));
-    assert_eq!(peer.receive_summary().await, "7 result");
-    assert_eq!(peer.close_and_receive_all().await, NO_FRAMES);
+    client.call(7, "quick");
+    assert_eq!(client.next().await, "7 result");
+    client.finish().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_matches_requests_of_its_own_connection_only() {
-    for versions in [
-        ["2026-07-28"; 2],
-        ["2025-11-25"; 2],
-        ["2026-07-28", "2025-11-25"],
-    ] {
-        let handlers = HandlerMonitor::new();
+    let (modern, legacy) = (Dialect::LATEST, Dialect::LATEST_LEGACY);
+    for dialects in [[modern; 2], [legacy; 2], [modern, legacy]] {
+        let handlers = HandlerMonitor::default();
         let server = handlers.server();
-        let mut peers = Vec::new();
-        for version in versions {
-            let (near, far) = wire::memory();
-            tokio::spawn(server.clone().serve(far));
-            let mut peer = RawPeer::new(near);
-            peer.handshake_as_client(version).await;
-            peer.send_text(&call_frame(version, 7, "slow"));
-            peers.push(peer);
+        let mut clients = Vec::new();
+        for dialect in dialects {
+            let mut client = ScriptedClient::connect_to(&server, handlers.clone(), dialect).await;
+            client.call(7, "slow");
+            clients.push(client);
         }
         handlers.wait_for_started(2).await;
 
-        peers[0].send_text(&cancel_json("7", "mine only"));
+        clients[0].cancel(7, "mine only");
         handlers.wait_for_dropped(1).await;
         handlers.release("mine");
 
-        assert_eq!(peers[1].receive_summary().await, "7 result");
+        assert_eq!(clients[1].next().await, "7 result");
         assert_eq!(handlers.counts().dropped, 1);
     }
 }
 
-in_every_version!(a_cancel_right_after_its_request_always_matches);
-async fn a_cancel_right_after_its_request_always_matches(version: &'static str) {
-    let handlers = HandlerMonitor::new();
-    let (server_end, mut peer) = scripted_client(version, &handlers).await;
-
+run!(
+    with_scripted_client,
+    a_cancel_right_after_its_request_always_matches
+);
+async fn a_cancel_right_after_its_request_always_matches(mut client: ScriptedClient) {
     for id in 1..=20 {
-        peer.send_text(&call_frame(version, id, "slow"));
-        peer.send_text(&cancel_json(&id.to_string(), "immediately"));
+        client.call(id, "slow");
+        client.cancel(id, "immediately");
     }
-    peer.send_text(&call_frame(version, 99, "quick"));
+    client.call(99, "quick");
 
-    assert_eq!(peer.receive_summary().await, "99 result");
-    assert!(server_end.is_idle());
-    handlers
+    assert_eq!(client.next().await, "99 result");
+    assert!(client.is_server_idle());
+    client
+        .handlers
         .wait_until(|counts| counts.started == counts.dropped)
         .await;
-    assert_eq!(peer.close_and_receive_all().await, NO_FRAMES);
+    client.finish().await;
 }
 
-in_every_version!(a_duplicate_request_id_is_refused_and_the_first_request_gets_its_answer);
+run!(
+    with_scripted_client,
+    a_duplicate_request_id_is_refused_and_the_first_request_gets_its_answer
+);
 async fn a_duplicate_request_id_is_refused_and_the_first_request_gets_its_answer(
-    version: &'static str,
+    mut client: ScriptedClient,
 ) {
-    let handlers = HandlerMonitor::new();
-    let (server_end, mut peer) = scripted_client(version, &handlers).await;
-    peer.send_text(&call_frame(version, 7, "slow"));
-    handlers.wait_for_started(1).await;
+    client.call(7, "slow");
+    client.handlers.wait_for_started(1).await;
 
-    peer.send_text(&call_frame(version, 7, "quick"));
+    client.call(7, "quick");
 
     // The error has no id, because its id would settle the first request.
-    assert_eq!(peer.receive_summary().await, "- error -32600");
-    handlers.release("mine");
-    assert_eq!(peer.receive_summary().await, "7 result");
-    assert!(server_end.is_idle());
-    assert_eq!(peer.close_and_receive_all().await, NO_FRAMES);
+    assert_eq!(client.next().await, "- error -32600");
+    client.handlers.release("mine");
+    assert_eq!(client.next().await, "7 result");
+    client.finish().await;
 }
 
-in_every_version!(a_signalled_handler_that_outlives_its_request_sends_no_second_answer);
+run!(
+    with_scripted_client,
+    a_signalled_handler_that_outlives_its_request_sends_no_second_answer
+);
 async fn a_signalled_handler_that_outlives_its_request_sends_no_second_answer(
-    version: &'static str,
+    mut client: ScriptedClient,
 ) {
-    let handlers = HandlerMonitor::new();
-    let (server_end, mut peer) = scripted_client(version, &handlers).await;
-    peer.send_text(&call_frame(version, 7, "signalled"));
-    assert_eq!(peer.receive_summary().await, "progress 1");
+    client.call(7, "signalled");
+    assert_eq!(client.next().await, "progress 1");
 
-    peer.send_text(&cancel_json("7", "enough"));
-    peer.send_text(&call_frame(version, 7, "slow"));
-    handlers.wait_until(|counts| counts.finished == 1).await;
-    peer.send_text(&call_frame(version, 8, "quick"));
-    assert_eq!(peer.receive_summary().await, "8 result");
-    handlers.release("mine");
+    client.cancel(7, "enough");
+    client.call(7, "slow");
+    client
+        .handlers
+        .wait_until(|counts| counts.finished == 1)
+        .await;
+    client.call(8, "quick");
+    assert_eq!(client.next().await, "8 result");
+    client.handlers.release("mine");
 
-    assert_eq!(peer.receive_summary().await, "7 result");
-    assert!(server_end.is_idle());
-    assert_eq!(peer.close_and_receive_all().await, NO_FRAMES);
+    assert_eq!(client.next().await, "7 result");
+    client.finish().await;
 }
 
-in_every_version!(a_cancel_with_an_unknown_finished_or_malformed_id_is_ignored);
-async fn a_cancel_with_an_unknown_finished_or_malformed_id_is_ignored(version: &'static str) {
-    let handlers = HandlerMonitor::new();
-    let (server_end, mut peer) = scripted_client(version, &handlers).await;
-    peer.send_text(&call_frame(version, 1, "quick"));
-    assert_eq!(peer.receive_summary().await, "1 result");
-    peer.send_text(&call_frame(version, 2, "slow"));
-    handlers.wait_for_started(1).await;
+run!(
+    with_scripted_client,
+    a_cancel_with_an_unknown_finished_or_malformed_id_is_ignored
+);
+async fn a_cancel_with_an_unknown_finished_or_malformed_id_is_ignored(mut client: ScriptedClient) {
+    client.call(1, "quick");
+    assert_eq!(client.next().await, "1 result");
+    client.call(2, "slow");
+    client.handlers.wait_for_started(1).await;
 
     for params in [
         json!({"requestId": 3}),
@@ -164,18 +168,24 @@ async fn a_cancel_with_an_unknown_finished_or_malformed_id_is_ignored(version: &
         json!({}),
     ] {
         let method = "notifications/cancelled";
-        peer.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
+        client
+            .peer
+            .send_json(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
     }
-    peer.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled"}));
-    handlers.release("mine");
+    client
+        .peer
+        .send_json(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled"}));
+    client.handlers.release("mine");
 
-    assert_eq!(peer.receive_summary().await, "2 result");
-    assert_eq!(handlers.counts().dropped, 0);
-    assert!(server_end.is_idle());
-    assert_eq!(peer.close_and_receive_all().await, NO_FRAMES);
+    assert_eq!(client.next().await, "2 result");
+    assert_eq!(client.handlers.counts().dropped, 0);
+    client.finish().await;
 }
 
-over_a_wire!(shutdown_refuses_new_requests_and_gives_running_handlers_a_grace_period);
+run!(
+    over_a_wire,
+    shutdown_refuses_new_requests_and_gives_running_handlers_a_grace_period
+);
 async fn shutdown_refuses_new_requests_and_gives_running_handlers_a_grace_period(
     mut pair: TestPair,
 ) {
@@ -202,7 +212,7 @@ async fn shutdown_refuses_new_requests_and_gives_running_handlers_a_grace_period
     pair.finish_without_wire(&frames).await;
 }
 
-in_process!(shutdown_refuses_new_requests_in_process);
+run!(in_process, shutdown_refuses_new_requests_in_process);
 // In process a running handler belongs to its caller and is not stopped.
 async fn shutdown_refuses_new_requests_in_process(mut pair: TestPair) {
     let call = pair.in_flight("slow").await;
@@ -217,7 +227,10 @@ async fn shutdown_refuses_new_requests_in_process(mut pair: TestPair) {
     assert_eq!(pair.background_reply().await.unwrap().text(), "background");
 }
 
-in_process!(shutdown_ends_in_process_subscriptions_with_a_result);
+run!(
+    in_process,
+    shutdown_ends_in_process_subscriptions_with_a_result
+);
 async fn shutdown_ends_in_process_subscriptions_with_a_result(pair: TestPair) {
     let mut changes = pair.client.subscribe(tools_filter()).await.unwrap();
 
@@ -230,7 +243,7 @@ async fn shutdown_ends_in_process_subscriptions_with_a_result(pair: TestPair) {
 // A legacy subscription ends with its wire only.
 #[tokio::test(start_paused = true)]
 async fn shutdown_ends_subscriptions_over_a_wire_with_a_result_and_a_cancel() {
-    let mut pair = TestPair::over_memory("2026-07-28").await;
+    let mut pair = TestPair::over_memory(Dialect::LATEST).await;
     let mut changes = pair.client.subscribe(tools_filter()).await.unwrap();
 
     pair.server.shut_down(Duration::from_secs(1));
@@ -238,12 +251,11 @@ async fn shutdown_ends_subscriptions_over_a_wire_with_a_result_and_a_cancel() {
     assert_eq!(changes.next().await.unwrap(), None);
     pair.handlers.release("background");
     assert_eq!(pair.background_reply().await.unwrap().text(), "background");
-    let ended = cancel_json(&pair.id(1).to_string(), "subscription ended");
     let frames = [
         pair.request(1, "subscriptions/listen"),
         "← notifications/subscriptions/acknowledged".to_owned(),
         pair.result(1),
-        format!("← {ended}"),
+        format!("← cancel {}: subscription ended", pair.id(1)),
         format!("← {} result", pair.id(0)),
     ];
     drop(changes);
@@ -252,26 +264,30 @@ async fn shutdown_ends_subscriptions_over_a_wire_with_a_result_and_a_cancel() {
 
 #[tokio::test(start_paused = true)]
 async fn handlers_that_outlive_their_cancelled_requests_count_against_a_limit() {
-    let (version, handlers) = ("2026-07-28", HandlerMonitor::new());
-    let (server_end, mut peer) = scripted_client(version, &handlers).await;
+    let mut client = ScriptedClient::connect(Dialect::LATEST).await;
     let limit = 4096;
-    for id in 1..=limit {
-        peer.send_text(&call_frame(version, id, "ignores cancel"));
+    for id in 1..=4096 {
+        client.call(id, "ignores cancel");
     }
-    handlers.wait_until(|counts| counts.started == limit).await;
-    for id in 1..=limit {
-        peer.send_text(&cancel_json(&id.to_string(), "ignored"));
+    client
+        .handlers
+        .wait_until(|counts| counts.started == limit)
+        .await;
+    for id in 1..=4096 {
+        client.cancel(id, "ignored");
     }
 
-    peer.send_text(&call_frame(version, "one more", "quick"));
-    assert_eq!(peer.receive_summary().await, "\"one more\" error -32603");
-    handlers.release("mine");
-    handlers.wait_until(|counts| counts.finished == limit).await;
-    peer.send_text(&call_frame(version, "next", "quick"));
+    client.call("one more", "quick");
+    assert_eq!(client.next().await, "\"one more\" error -32603");
+    client.handlers.release("mine");
+    client
+        .handlers
+        .wait_until(|counts| counts.finished == limit)
+        .await;
+    client.call("next", "quick");
 
-    assert_eq!(peer.receive_summary().await, "\"next\" result");
-    assert!(server_end.is_idle());
-    assert_eq!(peer.close_and_receive_all().await, NO_FRAMES);
+    assert_eq!(client.next().await, "\"next\" result");
+    client.finish().await;
 }
 
 fn tools_filter() -> SubscriptionFilter {

@@ -1,13 +1,14 @@
 //! Subscriptions on a shared wire: delivery of notifications, and the ways a subscription ends.
 
-use std::future::IntoFuture;
-
 use bowline::client::Change;
+use bowline::testing::ScriptedPeer;
 use bowline::types::SubscriptionFilter;
-use bowline::{Error, RequestId};
-use serde_json::{Value, json};
+use bowline::{Client, Error, ErrorCode, RequestId};
+use bowline_core::era::Dialect;
+use serde_json::json;
 
-use crate::test_pair::{NO_FRAMES, TestPair, cancel_json, poll_once, scripted_server};
+use crate::scripted_peers::{next, scripted_server, send_cancel};
+use crate::test_pair::{NO_FRAMES, TestPair, poll_once};
 
 fn tools_filter() -> SubscriptionFilter {
     let mut filter = SubscriptionFilter::default();
@@ -21,7 +22,10 @@ fn resources_filter(uris: &[&str]) -> SubscriptionFilter {
     filter
 }
 
-everywhere!(a_subscription_receives_changes_until_it_is_dropped);
+run!(
+    everywhere,
+    a_subscription_receives_changes_until_it_is_dropped
+);
 async fn a_subscription_receives_changes_until_it_is_dropped(pair: TestPair) {
     let mut first = pair
         .client
@@ -89,20 +93,21 @@ fn legacy_frames(pair: &TestPair) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn a_notification_is_delivered_to_the_subscription_in_its_meta() {
-    let (client, mut peer) = scripted_server("2026-07-28").await;
+    let (client, mut peer) = scripted_server(Dialect::LATEST).await;
     let mut subscriptions = Vec::new();
     for id in [RequestId::from("a"), RequestId::from(70)] {
         let subscribe = client.subscribe(tools_filter()).id(id).into_future();
         let (subscription, ()) = tokio::join!(subscribe, async {
-            let request = peer.receive().await;
-            peer.send(&acknowledged(&request["id"]));
+            let _ = peer.expect("subscriptions/listen").await.acknowledge();
         });
         subscriptions.push(subscription.unwrap());
     }
 
     // `"70"` matches `70`; a notification for an unknown subscription is ignored.
-    peer.send(&tools_changed(&json!("70")));
-    peer.send(&tools_changed(&json!("b")));
+    for id in ["70", "b"] {
+        let meta = json!({"io.modelcontextprotocol/subscriptionId": id});
+        peer.notify("notifications/tools/list_changed", json!({"_meta": meta}));
+    }
 
     assert_eq!(subscriptions[1].next().await.unwrap(), Some(Change::Tools));
     let mut none = Box::pin(subscriptions[0].next());
@@ -111,43 +116,40 @@ async fn a_notification_is_delivered_to_the_subscription_in_its_meta() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_from_the_server_ends_its_subscription_and_no_other_call() {
-    let (client, mut peer) = scripted_server("2026-07-28").await;
+    let (client, mut peer) = scripted_server(Dialect::LATEST).await;
     let mut plain = client.raw("x/y", ()).id("plain").start();
     assert!(poll_once(&mut plain).await.is_pending());
-    let request = peer.receive().await;
+    let request = peer.expect("x/y").await.hold();
     let subscribe = client.subscribe(tools_filter()).id("s").into_future();
-    let (subscription, ()) = tokio::join!(subscribe, async {
-        let request = peer.receive().await;
-        peer.send(&acknowledged(&request["id"]));
+    let (subscription, _) = tokio::join!(subscribe, async {
+        peer.expect("subscriptions/listen").await.acknowledge()
     });
 
-    peer.send_text(&cancel_json("\"plain\"", "no subscription"));
-    peer.send_text(&cancel_json("\"s\"", "too many subscriptions"));
+    send_cancel(&mut peer, "plain", "no subscription");
+    send_cancel(&mut peer, "s", "too many subscriptions");
 
     let ended = subscription.unwrap().next().await;
     assert!(matches!(ended, Err(Error::Cancelled { .. })), "{ended:?}");
-    peer.answer(&request, &json!({"resultType": "complete"}));
+    peer.answer(request, json!({"resultType": "complete"}));
     assert!(plain.await.is_ok());
     assert!(client.peer().unwrap().is_idle());
     client.close().await.unwrap();
-    assert_eq!(peer.receive_all().await, NO_FRAMES);
+    assert_eq!(peer.receive_to_end().await, NO_FRAMES);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_accepts_a_result_a_cancel_or_both_as_the_end_of_a_subscription() {
     for ends in [&["result", "cancel"][..], &["result"], &["cancel"]] {
-        let (client, mut peer) = scripted_server("2026-07-28").await;
+        let (client, mut peer) = scripted_server(Dialect::LATEST).await;
         let subscribe = client.subscribe(tools_filter()).id("s").into_future();
         let (subscription, request) = tokio::join!(subscribe, async {
-            let request = peer.receive().await;
-            peer.send(&acknowledged(&request["id"]));
-            request
+            peer.expect("subscriptions/listen").await.acknowledge()
         });
 
         for end in ends {
             match *end {
-                "result" => peer.answer(&request, &json!({"resultType": "complete"})),
-                _ => peer.send_text(&cancel_json("\"s\"", "over")),
+                "result" => peer.answer(request.clone(), json!({"resultType": "complete"})),
+                _ => send_cancel(&mut peer, "s", "over"),
             }
         }
 
@@ -161,54 +163,50 @@ async fn a_client_accepts_a_result_a_cancel_or_both_as_the_end_of_a_subscription
 
 #[tokio::test(start_paused = true)]
 async fn a_subscription_dropped_before_its_acknowledgement_is_cancelled() {
-    let (client, mut peer) = scripted_server("2026-07-28").await;
+    let (client, mut peer) = scripted_server(Dialect::LATEST).await;
     let mut subscribe = client.subscribe(tools_filter()).id("s").into_future();
     assert!(poll_once(&mut subscribe).await.is_pending());
-    assert_eq!(peer.receive_summary().await, "\"s\" subscriptions/listen");
+    assert_eq!(next(&mut peer).await, "\"s\" subscriptions/listen");
 
     drop(subscribe);
 
-    assert_eq!(
-        peer.receive_summary().await,
-        cancel_json("\"s\"", "caller cancelled")
-    );
+    assert_eq!(next(&mut peer).await, "cancel \"s\": caller cancelled");
     assert!(client.peer().unwrap().is_idle());
 }
 
-in_every_legacy_version!(a_legacy_client_unsubscribes_once_per_uri_with_its_last_subscription);
+run!(
+    with_scripted_legacy_server,
+    a_legacy_client_unsubscribes_once_per_uri_with_its_last_subscription
+);
 async fn a_legacy_client_unsubscribes_once_per_uri_with_its_last_subscription(
-    version: &'static str,
+    (client, mut peer): (Client, ScriptedPeer),
 ) {
-    let (client, mut peer) = scripted_server(version).await;
     let subscribe = client
         .subscribe(resources_filter(&["a:1", "a:2", "a:1"]))
         .into_future();
     let (first, ()) = tokio::join!(subscribe, async {
         for uri in ["a:1", "a:2"] {
-            let request = peer.receive().await;
-            assert_eq!(request["params"]["uri"], uri);
-            peer.answer(&request, &json!({}));
+            answer_request(&mut peer, "resources/subscribe", uri).await;
         }
     });
     let second = client.subscribe(resources_filter(&["a:2"])).await.unwrap();
 
     drop(first);
-    let unsubscribe = peer.receive().await;
-    assert_eq!(unsubscribe["method"], "resources/unsubscribe");
-    assert_eq!(unsubscribe["params"]["uri"], "a:1");
-    peer.answer(&unsubscribe, &json!({}));
+    answer_request(&mut peer, "resources/unsubscribe", "a:1").await;
     drop(second);
-    let unsubscribe = peer.receive().await;
-    assert_eq!(unsubscribe["params"]["uri"], "a:2");
-    peer.answer(&unsubscribe, &json!({}));
+    answer_request(&mut peer, "resources/unsubscribe", "a:2").await;
 
     client.close().await.unwrap();
-    assert_eq!(peer.receive_all().await, NO_FRAMES);
+    assert_eq!(peer.receive_to_end().await, NO_FRAMES);
 }
 
-in_every_legacy_version!(a_legacy_subscription_dropped_before_it_is_sent_sends_nothing);
-async fn a_legacy_subscription_dropped_before_it_is_sent_sends_nothing(version: &'static str) {
-    let (client, mut peer) = scripted_server(version).await;
+run!(
+    with_scripted_legacy_server,
+    a_legacy_subscription_dropped_before_it_is_sent_sends_nothing
+);
+async fn a_legacy_subscription_dropped_before_it_is_sent_sends_nothing(
+    (client, mut peer): (Client, ScriptedPeer),
+) {
     let mut subscribe = client.subscribe(resources_filter(&["a:1"])).into_future();
     assert!(poll_once(&mut subscribe).await.is_pending());
 
@@ -216,12 +214,16 @@ async fn a_legacy_subscription_dropped_before_it_is_sent_sends_nothing(version: 
 
     assert!(client.peer().unwrap().is_idle());
     client.close().await.unwrap();
-    assert_eq!(peer.receive_all().await, NO_FRAMES);
+    assert_eq!(peer.receive_to_end().await, NO_FRAMES);
 }
 
-in_every_legacy_version!(dropping_one_of_two_pending_legacy_subscriptions_keeps_the_other);
-async fn dropping_one_of_two_pending_legacy_subscriptions_keeps_the_other(version: &'static str) {
-    let (client, mut peer) = scripted_server(version).await;
+run!(
+    with_scripted_legacy_server,
+    dropping_one_of_two_pending_legacy_subscriptions_keeps_the_other
+);
+async fn dropping_one_of_two_pending_legacy_subscriptions_keeps_the_other(
+    (client, mut peer): (Client, ScriptedPeer),
+) {
     let mut first = client.subscribe(resources_filter(&["a:1"])).into_future();
     let mut second = client.subscribe(resources_filter(&["a:1"])).into_future();
     assert!(poll_once(&mut first).await.is_pending());
@@ -229,53 +231,41 @@ async fn dropping_one_of_two_pending_legacy_subscriptions_keeps_the_other(versio
 
     drop(first);
 
-    let subscribe = peer.receive().await;
-    assert_eq!(subscribe["method"], "resources/subscribe");
-    peer.answer(&subscribe, &json!({}));
+    answer_request(&mut peer, "resources/subscribe", "a:1").await;
     drop(second.await.unwrap());
-    let unsubscribe = peer.receive().await;
-    assert_eq!(unsubscribe["method"], "resources/unsubscribe");
-    peer.answer(&unsubscribe, &json!({}));
+    answer_request(&mut peer, "resources/unsubscribe", "a:1").await;
     client.close().await.unwrap();
-    assert_eq!(peer.receive_all().await, NO_FRAMES);
+    assert_eq!(peer.receive_to_end().await, NO_FRAMES);
 }
 
-in_every_legacy_version!(a_dropped_legacy_subscription_is_unsubscribed_and_a_refused_one_is_not);
+run!(
+    with_scripted_legacy_server,
+    a_dropped_legacy_subscription_is_unsubscribed_and_a_refused_one_is_not
+);
 async fn a_dropped_legacy_subscription_is_unsubscribed_and_a_refused_one_is_not(
-    version: &'static str,
+    (client, mut peer): (Client, ScriptedPeer),
 ) {
-    let (client, mut peer) = scripted_server(version).await;
     let mut unanswered = client.subscribe(resources_filter(&["a:1"])).into_future();
     assert!(poll_once(&mut unanswered).await.is_pending());
-    assert_eq!(peer.receive().await["method"], "resources/subscribe");
+    let _ = peer.expect("resources/subscribe").await.hold();
     let refused = client.subscribe(resources_filter(&["a:2"])).into_future();
 
     drop(unanswered);
-    let unsubscribe = peer.receive().await;
-    assert_eq!(unsubscribe["method"], "resources/unsubscribe");
-    assert_eq!(unsubscribe["params"]["uri"], "a:1");
-    peer.answer(&unsubscribe, &json!({}));
+    answer_request(&mut peer, "resources/unsubscribe", "a:1").await;
     let (refused, ()) = tokio::join!(refused, async {
-        let id = peer.receive().await["id"].clone();
-        let error = json!({"code": -32602, "message": "no such resource"});
-        peer.send(&json!({"jsonrpc": "2.0", "id": id, "error": error}));
+        let request = peer.expect("resources/subscribe").await;
+        request.answer_error(ErrorCode::INVALID_PARAMS, "no such resource");
     });
 
     assert!(matches!(refused, Err(Error::Peer(_))));
     assert!(client.peer().unwrap().is_idle());
     client.close().await.unwrap();
-    assert_eq!(peer.receive_all().await, NO_FRAMES);
+    assert_eq!(peer.receive_to_end().await, NO_FRAMES);
 }
 
-fn acknowledged(id: &Value) -> Value {
-    notification_for("notifications/subscriptions/acknowledged", id)
-}
-
-fn tools_changed(id: &Value) -> Value {
-    notification_for("notifications/tools/list_changed", id)
-}
-
-fn notification_for(method: &str, id: &Value) -> Value {
-    let meta = json!({"io.modelcontextprotocol/subscriptionId": id});
-    json!({"jsonrpc": "2.0", "method": method, "params": {"_meta": meta, "notifications": {}}})
+/// Answers the next request, which must be for `method` with this URI.
+async fn answer_request(peer: &mut ScriptedPeer, method: &str, uri: &str) {
+    let request = peer.expect(method).await;
+    assert_eq!(request.params()["uri"], uri);
+    request.answer(json!({}));
 }

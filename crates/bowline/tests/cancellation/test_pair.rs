@@ -4,19 +4,21 @@
 //! must get its own result, a further call must succeed, and no handler, request or task may be left.
 
 use std::fmt::Debug;
-use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::task::Poll;
 
 use bowline::client::Connect;
 use bowline::peer::Peer;
+use bowline::testing::{
+    Direction, RecordingWire, ResourceCounts, ScriptedPeer, WireRecord, eventually,
+};
 use bowline::{Call, Client, Reply, RequestId, Result, Server, wire};
+use bowline_core::era::Dialect;
 use serde_json::json;
 use tokio::task::JoinHandle;
 
 use crate::handler_monitor::{HandlerMonitor, slow_host};
-use crate::logged_wire::{FrameLog, LoggedWire, WireBreaker};
-use crate::raw_peer::RawPeer;
+use crate::scripted_peers::{ScriptedClient, scripted_server};
 
 /// A client, a server, and a background call between them.
 pub(crate) struct TestPair {
@@ -33,37 +35,31 @@ pub(crate) struct TestPair {
 
 /// The wire of a pair, and the server's end of it.
 struct PairWire {
-    log: FrameLog,
-    breaker: WireBreaker,
+    record: WireRecord,
     server_end: Peer,
     serving: JoinHandle<Result<()>>,
 }
 
 impl TestPair {
-    pub(crate) async fn over_memory(version: &str) -> Self {
-        let (handlers, log, breaker) = (
-            HandlerMonitor::new(),
-            FrameLog::default(),
-            WireBreaker::default(),
-        );
+    pub(crate) async fn over_memory(dialect: &'static Dialect) -> Self {
+        let handlers = HandlerMonitor::default();
         let server = handlers.server();
         let (near, far) = wire::memory();
+        let (near, record) = RecordingWire::new(near);
         let (server_end, serving) = server.clone().serve_counted(far);
         let wire = PairWire {
-            log: log.clone(),
-            breaker: breaker.clone(),
+            record,
             server_end,
             serving: tokio::spawn(serving),
         };
-        let connect =
-            Client::from_wire(LoggedWire::new(near, &log, &breaker)).protocol_version(version);
+        let connect = Client::from_wire(near).protocol_version(dialect.version);
         Self::with_background_call(connect, server, handlers, Some(wire)).await
     }
 
-    pub(crate) async fn in_process(version: &str) -> Self {
-        let handlers = HandlerMonitor::new();
+    pub(crate) async fn in_process(dialect: &'static Dialect) -> Self {
+        let handlers = HandlerMonitor::default();
         let server = handlers.server();
-        let connect = Client::in_process(&server).protocol_version(version);
+        let connect = Client::in_process(&server).protocol_version(dialect.version);
         Self::with_background_call(connect, server, handlers, None).await
     }
 
@@ -73,7 +69,7 @@ impl TestPair {
         handlers: HandlerMonitor,
         wire: Option<PairWire>,
     ) -> Self {
-        let host = HandlerMonitor::new();
+        let host = HandlerMonitor::default();
         let client = connect.host(slow_host(&host)).await.unwrap();
         let call = client
             .call_tool("slow", json!({"name": "background"}))
@@ -84,7 +80,7 @@ impl TestPair {
         let background_call = tokio::spawn(call);
         handlers.wait_for_started(1).await;
         handlers.reset();
-        wire.iter().for_each(|wire| wire.log.clear());
+        wire.iter().for_each(|wire| wire.record.clear());
         Self {
             client,
             server,
@@ -125,7 +121,7 @@ impl TestPair {
     }
 
     pub(crate) fn break_wire(&self) {
-        self.wire.as_ref().unwrap().breaker.break_wire();
+        self.wire.as_ref().unwrap().record.cut();
     }
 
     /// Aborts the task that serves the wire.
@@ -156,9 +152,9 @@ impl TestPair {
         format!("→ {} {method_and_name}", self.id(nth))
     }
 
-    /// Returns the frame that cancels the `nth` request.
+    /// Returns the summary of the message that cancels the `nth` request.
     pub(crate) fn cancel(&self, nth: i64, reason: &str) -> String {
-        cancel_frame('→', &self.id(nth).to_string(), reason)
+        format!("→ cancel {}: {reason}", self.id(nth))
     }
 
     /// Returns the summary of the response to the `nth` request.
@@ -181,7 +177,7 @@ impl TestPair {
         assert!(near.is_idle(), "the client holds {near:?}");
         assert!(far.is_idle(), "the server holds {far:?}");
         self.client.clone().close().await.unwrap();
-        let recorded = wire.log.frames();
+        let recorded = wire.frames();
         let (scenario, end) = recorded.split_at(recorded.len() - 3);
         assert_eq!(end[0], format!("← {} result", self.background_id));
         assert!(end[1].ends_with(" tools/call quick"), "{end:?}");
@@ -194,7 +190,7 @@ impl TestPair {
     pub(crate) async fn finish_without_wire(mut self, frames: &[String]) {
         let wire = self.wire.as_mut().unwrap();
         (&mut wire.serving).await.unwrap().unwrap();
-        assert_eq!(wire.log.frames(), frames);
+        assert_eq!(wire.frames(), frames);
         assert!(self.client.peer().unwrap().is_idle());
         assert!(wire.server_end.is_idle());
         self.wire = None;
@@ -215,208 +211,106 @@ impl TestPair {
             wire.serving.await.unwrap().unwrap();
         }
         drop((self.client, self.server));
-        assert_no_task_is_left().await;
+        let tasks = || ResourceCounts::now().tasks;
+        assert!(eventually(|| tasks() == 0).await, "{} tasks", tasks());
     }
 }
 
-/// Connects a client to a scripted server of `version`.
-pub(crate) async fn scripted_server(version: &'static str) -> (Client, RawPeer) {
-    scripted_server_for(version, &HandlerMonitor::new()).await
-}
-
-/// As [`scripted_server`], for a client with a host.
-pub(crate) async fn scripted_server_for(
-    version: &'static str,
-    host: &HandlerMonitor,
-) -> (Client, RawPeer) {
-    let (near, far) = wire::memory();
-    let mut peer = RawPeer::new(far);
-    let connect = Client::from_wire(near).protocol_version(version);
-    let connect = connect.host(slow_host(host));
-    if is_modern(version) {
-        return (connect.await.unwrap(), peer);
-    }
-    let (client, ()) = tokio::join!(connect.into_future(), peer.handshake_as_server(version));
-    (client.unwrap(), peer)
-}
-
-/// Connects a scripted client of `version` to a server.
-pub(crate) async fn scripted_client(version: &str, handlers: &HandlerMonitor) -> (Peer, RawPeer) {
-    let (near, far) = wire::memory();
-    let (server_end, serving) = handlers.server().serve_counted(far);
-    tokio::spawn(serving);
-    let mut peer = RawPeer::new(near);
-    peer.handshake_as_client(version).await;
-    (server_end, peer)
-}
-
-/// Returns the frame of a `tools/call` from a scripted client.
-pub(crate) fn call_frame(version: &str, id: impl serde::Serialize, tool: &str) -> String {
-    let mut params = json!({"name": tool, "arguments": {"name": "mine"}});
-    if is_modern(version) {
-        params["_meta"] = json!({
-            "io.modelcontextprotocol/protocolVersion": version,
-            "io.modelcontextprotocol/clientInfo": {"name": "script", "version": "1"},
-            "io.modelcontextprotocol/clientCapabilities": {},
-            "io.modelcontextprotocol/logLevel": "debug",
-            "progressToken": "p",
+impl PairWire {
+    /// Returns the summaries of all frames: `→` was sent by the client, `←` was received by it.
+    fn frames(&self) -> Vec<String> {
+        let frames = self.record.frames();
+        let lines = frames.iter().map(|frame| match frame.direction {
+            Direction::Sent => format!("→ {}", frame.summary()),
+            Direction::Received => format!("← {}", frame.summary()),
         });
-    } else {
-        params["_meta"] = json!({"progressToken": "p"});
+        lines.collect()
     }
-    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string()
-}
-
-/// Returns a cancel as the frame log records it; `id` is JSON.
-pub(crate) fn cancel_frame(direction: char, id: &str, reason: &str) -> String {
-    format!("{direction} {}", cancel_json(id, reason))
-}
-
-pub(crate) fn cancel_json(id: &str, reason: &str) -> String {
-    format!(
-        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"{reason}"}}}}"#
-    )
-}
-
-pub(crate) fn is_modern(version: &str) -> bool {
-    version == MODERN
 }
 
 pub(crate) async fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut *future).poll(cx))).await
 }
 
-/// An aborted task is alive until it is polled once more, hence the loop.
-async fn assert_no_task_is_left() {
-    let metrics = tokio::runtime::Handle::current().metrics();
-    for _ in 0..100 {
-        if metrics.num_alive_tasks() == 0 {
-            return;
-        }
-        tokio::task::yield_now().await;
-    }
-    panic!("{} tasks are left", metrics.num_alive_tasks());
-}
-
 /// Runs a scenario in process in both eras, and over an in-memory wire in every version.
-macro_rules! everywhere {
-    ($scenario:ident) => {
-        mod $scenario {
-            use crate::test_pair::TestPair;
-
-            #[tokio::test(start_paused = true)]
-            async fn in_process_at_2026_07_28() {
-                super::$scenario(TestPair::in_process("2026-07-28").await).await;
-            }
-
-            #[tokio::test(start_paused = true)]
-            async fn in_process_at_2025_11_25() {
-                super::$scenario(TestPair::in_process("2025-11-25").await).await;
-            }
-
-            versions!(TestPair::over_memory, super::$scenario);
-        }
-    };
-}
-
-/// Runs a scenario in process, in both eras.
-macro_rules! in_process {
-    ($scenario:ident) => {
-        mod $scenario {
-            use crate::test_pair::TestPair;
-
-            #[tokio::test(start_paused = true)]
-            async fn in_process_at_2026_07_28() {
-                super::$scenario(TestPair::in_process("2026-07-28").await).await;
-            }
-
-            #[tokio::test(start_paused = true)]
-            async fn in_process_at_2025_11_25() {
-                super::$scenario(TestPair::in_process("2025-11-25").await).await;
-            }
-        }
-    };
-}
-
-/// Runs a scenario over an in-memory wire, in every version.
-macro_rules! over_a_wire {
-    ($scenario:ident) => {
-        mod $scenario {
-            use crate::test_pair::TestPair;
-
-            versions!(TestPair::over_memory, super::$scenario);
-        }
-    };
-}
-
-/// Runs a scenario with a scripted peer over an in-memory wire, in every version.
-macro_rules! in_every_version {
-    ($scenario:ident) => {
-        mod $scenario {
-            versions!(std::future::ready, super::$scenario);
-        }
-    };
-}
-
-/// Runs a scenario with a scripted peer over an in-memory wire, in the versions with a handshake.
-macro_rules! in_every_legacy_version {
-    ($scenario:ident) => {
-        mod $scenario {
-            legacy_versions!(std::future::ready, super::$scenario);
-        }
-    };
+pub(crate) fn everywhere<F: Future<Output = ()>>(scenario: impl Fn(TestPair) -> F) {
+    in_process(&scenario);
+    over_a_wire(&scenario);
 }
 
 /// Runs a scenario in process and over an in-memory wire, in the versions with a handshake.
-macro_rules! everywhere_legacy {
-    ($scenario:ident) => {
+pub(crate) fn everywhere_legacy<F: Future<Output = ()>>(scenario: impl Fn(TestPair) -> F) {
+    each(&[Dialect::LATEST_LEGACY], TestPair::in_process, &scenario);
+    each(&legacy_dialects(), TestPair::over_memory, &scenario);
+}
+
+/// Runs a scenario in process, in both eras.
+pub(crate) fn in_process<F: Future<Output = ()>>(scenario: impl Fn(TestPair) -> F) {
+    let eras = [Dialect::LATEST, Dialect::LATEST_LEGACY];
+    each(&eras, TestPair::in_process, scenario);
+}
+
+/// Runs a scenario over an in-memory wire, in every version.
+pub(crate) fn over_a_wire<F: Future<Output = ()>>(scenario: impl Fn(TestPair) -> F) {
+    each(Dialect::ALL, TestPair::over_memory, scenario);
+}
+
+/// Runs a scenario with a scripted server over an in-memory wire, in every version.
+pub(crate) fn with_scripted_server<F: Future<Output = ()>>(
+    scenario: impl Fn((Client, ScriptedPeer)) -> F,
+) {
+    each(Dialect::ALL, scripted_server, scenario);
+}
+
+/// Runs a scenario with a scripted server over an in-memory wire, in the versions with a handshake.
+pub(crate) fn with_scripted_legacy_server<F: Future<Output = ()>>(
+    scenario: impl Fn((Client, ScriptedPeer)) -> F,
+) {
+    each(&legacy_dialects(), scripted_server, scenario);
+}
+
+/// Runs a scenario with a scripted client over an in-memory wire, in every version.
+pub(crate) fn with_scripted_client<F: Future<Output = ()>>(scenario: impl Fn(ScriptedClient) -> F) {
+    each(Dialect::ALL, ScriptedClient::connect, scenario);
+}
+
+/// Runs a scenario that connects by itself, in the versions with a handshake.
+pub(crate) fn in_every_legacy_version<F: Future<Output = ()>>(
+    scenario: impl Fn(&'static Dialect) -> F,
+) {
+    each(&legacy_dialects(), std::future::ready, scenario);
+}
+
+fn legacy_dialects() -> Vec<&'static Dialect> {
+    let all = Dialect::ALL.iter().copied();
+    all.filter(|dialect| !dialect.is_modern()).collect()
+}
+
+/// Runs a scenario in each of these versions, on a paused clock.
+fn each<T, O: Future<Output = T>, F: Future<Output = ()>>(
+    dialects: &[&'static Dialect],
+    open: impl Fn(&'static Dialect) -> O,
+    scenario: impl Fn(T) -> F,
+) {
+    for dialect in dialects {
+        // Shown if the scenario fails.
+        eprintln!("at {}", dialect.version);
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(async { scenario(open(dialect).await).await });
+    }
+}
+
+/// Makes a test of a scenario and the function that runs it.
+macro_rules! run {
+    ($run:ident, $scenario:ident) => {
         mod $scenario {
-            use crate::test_pair::TestPair;
-
-            #[tokio::test(start_paused = true)]
-            async fn in_process_at_2025_11_25() {
-                super::$scenario(TestPair::in_process("2025-11-25").await).await;
+            #[test]
+            fn in_each_version() {
+                crate::test_pair::$run(super::$scenario);
             }
-
-            legacy_versions!(TestPair::over_memory, super::$scenario);
         }
     };
 }
 
-macro_rules! versions {
-    ($open:expr, $scenario:path) => {
-        #[tokio::test(start_paused = true)]
-        async fn at_2026_07_28() {
-            $scenario($open("2026-07-28").await).await;
-        }
-
-        legacy_versions!($open, $scenario);
-    };
-}
-
-macro_rules! legacy_versions {
-    ($open:expr, $scenario:path) => {
-        #[tokio::test(start_paused = true)]
-        async fn at_2025_11_25() {
-            $scenario($open("2025-11-25").await).await;
-        }
-
-        #[tokio::test(start_paused = true)]
-        async fn at_2025_06_18() {
-            $scenario($open("2025-06-18").await).await;
-        }
-
-        #[tokio::test(start_paused = true)]
-        async fn at_2025_03_26() {
-            $scenario($open("2025-03-26").await).await;
-        }
-
-        #[tokio::test(start_paused = true)]
-        async fn at_2024_11_05() {
-            $scenario($open("2024-11-05").await).await;
-        }
-    };
-}
-
-pub(crate) const MODERN: &str = "2026-07-28";
 pub(crate) const NO_FRAMES: [&str; 0] = [];

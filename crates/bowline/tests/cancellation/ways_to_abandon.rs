@@ -1,19 +1,15 @@
-//! The ways to abandon a call, all of which cancel its request in the same way.
+//! Ways to abandon a call that are not rows of the matrix in `scenarios/tests/matrix/abandonment.rs`.
 
-use std::future::IntoFuture;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
-
-use bowline::Error;
+use bowline::testing::{ScriptedPeer, summarize};
+use bowline::{Client, Error};
+use bowline_core::era::Dialect;
 use serde_json::json;
-use tokio::time::{Instant, timeout};
 
 use crate::handler_monitor::HandlerMonitor;
-use crate::test_pair::{
-    NO_FRAMES, TestPair, cancel_json, poll_once, scripted_server, scripted_server_for,
-};
+use crate::scripted_peers::scripted_server_for;
+use crate::test_pair::{NO_FRAMES, TestPair, poll_once};
 
-everywhere!(a_request_builder_that_is_dropped_sends_nothing);
+run!(everywhere, a_request_builder_that_is_dropped_sends_nothing);
 async fn a_request_builder_that_is_dropped_sends_nothing(pair: TestPair) {
     drop(pair.client.call_tool("slow", json!({"name": "mine"})));
     drop(pair.client.list_tools());
@@ -25,19 +21,10 @@ async fn a_request_builder_that_is_dropped_sends_nothing(pair: TestPair) {
     pair.finish(&frames).await;
 }
 
-everywhere!(a_call_dropped_before_it_is_sent_sends_nothing);
-async fn a_call_dropped_before_it_is_sent_sends_nothing(pair: TestPair) {
-    drop(pair.start("slow"));
-
-    pair.round_trip().await;
-
-    assert_eq!(pair.handlers.counts().started, 0);
-    // The id of the withdrawn call is not used again.
-    let frames = [pair.request(2, "tools/call quick"), pair.result(2)];
-    pair.finish(&frames).await;
-}
-
-over_a_wire!(a_call_dropped_unpolled_after_it_was_sent_is_cancelled);
+run!(
+    over_a_wire,
+    a_call_dropped_unpolled_after_it_was_sent_is_cancelled
+);
 // In process a call that was not polled has not started.
 async fn a_call_dropped_unpolled_after_it_was_sent_is_cancelled(pair: TestPair) {
     let call = pair.start("slow");
@@ -53,126 +40,17 @@ async fn a_call_dropped_unpolled_after_it_was_sent_is_cancelled(pair: TestPair) 
     pair.finish(&frames).await;
 }
 
-everywhere!(a_call_dropped_after_notifications_is_cancelled);
-async fn a_call_dropped_after_notifications_is_cancelled(pair: TestPair) {
-    let reports = Arc::new(Mutex::new(Vec::new()));
-    let received = reports.clone();
-    let mut call = pair
-        .client
-        .call_tool("reports", json!({"name": "mine"}))
-        .on_progress(move |report| received.lock().unwrap().push(report.progress))
-        .start();
-
-    let streaming = timeout(Duration::from_millis(1), &mut call).await;
-    assert!(streaming.is_err());
-    assert_eq!(*reports.lock().unwrap(), [1.0, 2.0]);
-    drop(call);
-
-    pair.handlers.wait_for_dropped(1).await;
-    let frames = [
-        pair.request(1, "tools/call reports"),
-        "← progress 1".to_owned(),
-        "← progress 2".to_owned(),
-        pair.cancel(1, "caller cancelled"),
-    ];
-    pair.finish(&frames).await;
-}
-
-everywhere!(a_call_that_lost_a_select_is_cancelled);
-async fn a_call_that_lost_a_select_is_cancelled(pair: TestPair) {
-    let slow = pair.client.call_tool("slow", json!({"name": "mine"}));
-
-    tokio::select! {
-        reply = slow => panic!("{reply:?}"),
-        () = pair.handlers.wait_for_started(1) => {}
-    }
-
-    pair.handlers.wait_for_dropped(1).await;
-    let frames = [
-        pair.request(1, "tools/call slow"),
-        pair.cancel(1, "caller cancelled"),
-    ];
-    pair.finish(&frames).await;
-}
-
-everywhere!(a_call_inside_an_elapsed_tokio_timeout_is_cancelled);
-async fn a_call_inside_an_elapsed_tokio_timeout_is_cancelled(pair: TestPair) {
-    let slow = pair.client.call_tool("slow", json!({"name": "mine"}));
-
-    let elapsed = timeout(Duration::from_millis(30), slow.into_future()).await;
-
-    assert!(elapsed.is_err());
-    pair.handlers.wait_for_dropped(1).await;
-    let frames = [
-        pair.request(1, "tools/call slow"),
-        pair.cancel(1, "caller cancelled"),
-    ];
-    pair.finish(&frames).await;
-}
-
-everywhere!(a_call_is_cancelled_when_its_idle_timeout_elapses);
-async fn a_call_is_cancelled_when_its_idle_timeout_elapses(pair: TestPair) {
-    let start = Instant::now();
-    let limit = Duration::from_millis(40);
-    let talks = pair
-        .client
-        .call_tool("reports", json!({"name": "mine"}))
-        .on_progress(|_| {})
-        .timeout(limit);
-
-    let error = talks.await.unwrap_err();
-
-    assert!(matches!(error, Error::Timeout { after } if after == limit));
-    assert_eq!(start.elapsed(), limit);
-    pair.handlers.wait_for_dropped(1).await;
-    let frames = [
-        pair.request(1, "tools/call reports"),
-        "← progress 1".to_owned(),
-        "← progress 2".to_owned(),
-        pair.cancel(1, "timed out after 40ms"),
-    ];
-    pair.finish(&frames).await;
-}
-
-everywhere!(a_call_is_cancelled_when_its_total_timeout_elapses);
-async fn a_call_is_cancelled_when_its_total_timeout_elapses(pair: TestPair) {
-    let start = Instant::now();
-    let limit = Duration::from_millis(40);
-    let slow = pair.client.call_tool("slow", json!({"name": "mine"}));
-
-    let error = slow.total_timeout(limit).await.unwrap_err();
-
-    assert!(matches!(error, Error::Timeout { after } if after == limit));
-    assert_eq!(start.elapsed(), limit);
-    pair.handlers.wait_for_dropped(1).await;
-    let frames = [
-        pair.request(1, "tools/call slow"),
-        pair.cancel(1, "timed out after 40ms"),
-    ];
-    pair.finish(&frames).await;
-}
-
-everywhere!(an_explicit_cancel_sends_its_reason);
-async fn an_explicit_cancel_sends_its_reason(pair: TestPair) {
-    let call = pair.in_flight("slow").await;
-
-    call.cancel("the user closed the tab");
-
-    pair.handlers.wait_for_dropped(1).await;
-    let frames = [
-        pair.request(1, "tools/call slow"),
-        pair.cancel(1, "the user closed the tab"),
-    ];
-    pair.finish(&frames).await;
-}
-
-in_every_version!(dropping_a_client_and_its_calls_cancels_them_and_closes_the_wire);
-async fn dropping_a_client_and_its_calls_cancels_them_and_closes_the_wire(version: &'static str) {
-    let (client, mut peer) = scripted_server(version).await;
+run!(
+    with_scripted_server,
+    dropping_a_client_and_its_calls_cancels_them_and_closes_the_wire
+);
+async fn dropping_a_client_and_its_calls_cancels_them_and_closes_the_wire(
+    (client, mut peer): (Client, ScriptedPeer),
+) {
     let mut calls = ["a", "b"].map(|id| client.raw("x/y", ()).id(id).start());
     for call in &mut calls {
         assert!(poll_once(call).await.is_pending());
-        peer.receive().await;
+        peer.next_message().await;
     }
 
     drop(client);
@@ -180,25 +58,16 @@ async fn dropping_a_client_and_its_calls_cancels_them_and_closes_the_wire(versio
     assert!(poll_once(&mut calls[0]).await.is_pending());
     drop(calls);
 
-    let cancels = ["\"a\"", "\"b\""].map(|id| cancel_json(id, "caller cancelled"));
-    assert_eq!(peer.receive_all().await, cancels);
+    let received = peer.receive_to_end().await;
+    let received: Vec<String> = received.iter().map(summarize).collect();
+    let cancels = ["a", "b"].map(|id| format!("cancel \"{id}\": caller cancelled"));
+    assert_eq!(received, cancels);
 }
 
-over_a_wire!(a_broken_wire_drops_every_handler);
-async fn a_broken_wire_drops_every_handler(mut pair: TestPair) {
-    let call = pair.in_flight("slow").await;
-    let frames = [pair.request(1, "tools/call slow")];
-
-    pair.break_wire();
-
-    // The other one is the background call's handler.
-    pair.handlers.wait_for_dropped(2).await;
-    assert!(call.await.is_err());
-    assert!(pair.background_reply().await.is_err());
-    pair.finish_without_wire(&frames).await;
-}
-
-over_a_wire!(a_killed_server_ends_every_call_and_drops_every_handler);
+run!(
+    over_a_wire,
+    a_killed_server_ends_every_call_and_drops_every_handler
+);
 async fn a_killed_server_ends_every_call_and_drops_every_handler(mut pair: TestPair) {
     let call = pair.in_flight("slow").await;
     let frames = [pair.request(1, "tools/call slow")];
@@ -213,47 +82,14 @@ async fn a_killed_server_ends_every_call_and_drops_every_handler(mut pair: TestP
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_a_multi_round_trip_call_cancels_its_current_request_only() {
-    let (client, mut peer) = scripted_server("2026-07-28").await;
-    let mut call = client.call_tool("asks", ()).start();
-    assert!(poll_once(&mut call).await.is_pending());
-    let first = peer.receive().await;
-    peer.answer(
-        &first,
-        &json!({"resultType": "input_required", "requestState": "s"}),
-    );
-
-    tokio::select! {
-        reply = &mut call => panic!("{reply:?}"),
-        second = peer.receive() => {
-            assert_eq!(second["params"]["requestState"], "s");
-            assert_ne!(second["id"], first["id"]);
-        }
-    }
-    assert_eq!(call.id(), Some(&2.into()));
-    drop(call);
-
-    assert_eq!(
-        peer.receive_summary().await,
-        cancel_json("2", "caller cancelled")
-    );
-    assert!(client.peer().unwrap().is_idle());
-    client.close().await.unwrap();
-    assert_eq!(peer.receive_all().await, NO_FRAMES);
-}
-
-#[tokio::test(start_paused = true)]
 async fn cancelling_a_call_while_its_host_decides_drops_the_host_and_sends_nothing() {
-    let host = HandlerMonitor::new();
-    let (client, mut peer) = scripted_server_for("2026-07-28", &host).await;
+    let host = HandlerMonitor::default();
+    let (client, mut peer) = scripted_server_for(Dialect::LATEST, &host).await;
     let mut call = client.call_tool("asks", ()).start();
     assert!(poll_once(&mut call).await.is_pending());
-    let first = peer.receive().await;
     let asks = json!({"roots": {"method": "roots/list"}});
-    peer.answer(
-        &first,
-        &json!({"resultType": "input_required", "inputRequests": asks}),
-    );
+    let input_required = json!({"resultType": "input_required", "inputRequests": asks});
+    peer.expect("tools/call").await.answer(input_required);
 
     tokio::select! {
         reply = &mut call => panic!("{reply:?}"),
@@ -264,5 +100,5 @@ async fn cancelling_a_call_while_its_host_decides_drops_the_host_and_sends_nothi
     assert_eq!(host.counts().dropped, 1);
     assert!(client.peer().unwrap().is_idle());
     client.close().await.unwrap();
-    assert_eq!(peer.receive_all().await, NO_FRAMES);
+    assert_eq!(peer.receive_to_end().await, NO_FRAMES);
 }
