@@ -1,6 +1,6 @@
 //! The OAuth configuration of the client for the suite's authorization servers, and a user who consents to everything.
 
-use bowline::http::client::{HttpSend as _, HyperSend, RequestBody};
+use bowline::http::client::{HttpClient as _, HyperClient, RequestBody};
 use bowline_auth::client::{
     AppError, EmbeddedBrowser, IdentityProvider, OAuth, RegisteredClient, Secret, SigningKey,
 };
@@ -75,7 +75,7 @@ pub(crate) fn oauth(
 /// Loads the authorization page without a browser, and returns its redirect.
 async fn follow_redirect(url: String) -> Result<String, AppError> {
     let request = Request::get(url).body(RequestBody::from(Bytes::new()))?;
-    let response = HyperSend::plain().send(request).await?;
+    let response = HyperClient::plain().send(request).await?;
     let location = response.headers().get(LOCATION);
     let location = location.ok_or("the authorization server did not redirect")?;
     Ok(location.to_str()?.to_owned())

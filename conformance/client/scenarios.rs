@@ -31,7 +31,7 @@ const SCENARIOS: [&str; 11] = [
 /// Performs the requests that the scenario checks.
 pub(crate) async fn run(scenario: &str, client: &Client) -> Result<(), Box<dyn Error>> {
     // Some servers of the suite have tools without advertising them.
-    let tools = client.list_tools().unchecked().await?;
+    let tools = client.list_tools().skip_capability_check().await?;
     match scenario {
         "tools_call" => call(client, "add_numbers", json!({"a": 5, "b": 3})).await,
         "elicitation-sep1034-client-defaults" => {

@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Transport::Http { port } => {
             let service = server.http().legacy(Legacy::sessions().http_sse());
             let bound = service.bind(("127.0.0.1", port)).await?;
-            println!("READY http://{}/mcp", bound.addr());
+            println!("READY http://{}/mcp", bound.local_addr());
             bound.serve().await?;
         }
     }

@@ -1,7 +1,7 @@
 //! Tools that announce list changes.
 
 use bowline::prelude::*;
-use bowline::server::{ChangeBus, LocalBus, ServerChange};
+use bowline::server::{ChangeBus, LocalChangeBus, ServerChange};
 
 pub(crate) fn register(server: Server) -> Server {
     server
@@ -11,14 +11,14 @@ pub(crate) fn register(server: Server) -> Server {
 
 /// Announces that the list of tools changed.
 #[tool]
-async fn test_trigger_tool_change(State(bus): State<LocalBus>) -> &'static str {
+async fn test_trigger_tool_change(State(bus): State<LocalChangeBus>) -> &'static str {
     bus.publish(ServerChange::Tools);
     "The change was announced."
 }
 
 /// Announces that the list of prompts changed.
 #[tool]
-async fn test_trigger_prompt_change(State(bus): State<LocalBus>) -> &'static str {
+async fn test_trigger_prompt_change(State(bus): State<LocalChangeBus>) -> &'static str {
     bus.publish(ServerChange::Prompts);
     "The change was announced."
 }

@@ -17,14 +17,14 @@ mod resources;
 use std::time::Duration;
 
 use bowline::Server;
-use bowline::server::{Completer, LocalBus};
+use bowline::server::{Completer, LocalChangeBus};
 use bowline::types::CacheScope;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let port = port(std::env::args().skip(1))?;
     let bound = everything().http().bind(("127.0.0.1", port)).await?;
-    println!("READY http://{}/mcp", bound.addr());
+    println!("READY http://{}/mcp", bound.local_addr());
     Ok(bound.serve().await?)
 }
 
@@ -41,19 +41,19 @@ fn port(mut arguments: impl Iterator<Item = String>) -> Result<u16, String> {
 }
 
 fn everything() -> Server {
-    let bus = LocalBus::default();
+    let bus = LocalChangeBus::default();
     let words = Completer::for_prompt("test_prompt_with_arguments", "arg1", async |input, _cx| {
         Ok(input.matching(["test", "testing", "toast"]))
     });
     let server = Server::new("everything-server", "1.0.0")
         .title("Everything")
         .instructions("Provides every feature for tests.")
-        .bus(bus.clone())
+        .change_bus(bus.clone())
         .state(bus)
         .logging()
-        .resource_updates()
+        .resource_subscriptions()
         .cache(Duration::from_secs(60), CacheScope::PUBLIC)
-        .completion(words);
+        .completer(words);
     let server = content::register(server);
     let server = notifications::register(server);
     let server = input::register(server);

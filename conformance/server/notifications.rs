@@ -21,7 +21,7 @@ pub(crate) fn register(server: Server) -> Server {
 #[tool]
 async fn test_tool_with_progress(cx: Context) -> &'static str {
     for percent in [0.0, 50.0, 100.0] {
-        cx.progress(Progress::at(percent).of(100.0));
+        cx.progress(Progress::new(percent).total(100.0));
         sleep(PAUSE).await;
     }
     "Progress was reported."

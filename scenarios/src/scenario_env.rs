@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use bowline::client::{Connect, Host};
+use bowline::client::{ClientBuilder, Host};
 use bowline::exchange::Dialects;
 use bowline::http::HttpService;
 use bowline::http::legacy::Legacy;
@@ -107,7 +107,7 @@ impl ScenarioEnv {
     pub async fn connect_with(
         &self,
         server: &Server,
-        configure: impl FnOnce(Connect) -> Connect,
+        configure: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> Client {
         self.try_connect(server, configure).await.unwrap()
     }
@@ -124,7 +124,7 @@ impl ScenarioEnv {
     pub async fn try_connect(
         &self,
         server: &Server,
-        configure: impl FnOnce(Connect) -> Connect,
+        configure: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> Result<Client> {
         let nth = self.connections.replace(self.connections.get() + 1);
         let transport = match (self.column.transport, self.role) {
@@ -162,7 +162,7 @@ impl ScenarioEnv {
     /// Dropping the future starts no server.
     pub async fn serve(&self, service: HttpService) -> String {
         let bound = service.bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/mcp", bound.addr());
+        let url = format!("http://{}/mcp", bound.local_addr());
         self.serving.borrow_mut().spawn(bound.serve());
         url
     }
@@ -184,7 +184,7 @@ impl ScenarioEnv {
     }
 
     /// Connects a client to a URL, with the version and the HTTP version of this environment.
-    pub fn connect_to(&self, url: &str) -> Connect {
+    pub fn connect_to(&self, url: &str) -> ClientBuilder {
         let connect = Client::connect(url).protocol_version(self.version());
         if self.column.transport == Transport::Http2 {
             connect.http2()
@@ -253,7 +253,7 @@ impl ScenarioEnv {
     /// Dropping the future closes the connection.
     pub async fn scripted_server(
         &self,
-        configure: impl FnOnce(Connect) -> Connect,
+        configure: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> (Client, ScriptedPeer) {
         let (wire, mut server) = testing::scripted_peer();
         let connect = configure(Client::from_wire(wire).protocol_version(self.version()));

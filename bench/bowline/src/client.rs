@@ -39,7 +39,7 @@ async fn run(options: ClientOptions) -> bowline::Result<()> {
         let long = "x".repeat(1 << 20);
         let call = || {
             let call = client.call_tool("echo", json!({"text": long}));
-            call.timeout(TIMEOUT).into_future()
+            call.idle_timeout(TIMEOUT).into_future()
         };
         measure_timeouts(call).await;
     } else {

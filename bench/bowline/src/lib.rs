@@ -5,16 +5,16 @@ use std::time::Duration;
 use bench_fixture::Counters;
 use bowline::prelude::*;
 use bowline::schemars::{self, JsonSchema};
-use bowline::server::{ChangeBus as _, LocalBus, ServerChange};
+use bowline::server::{ChangeBus as _, LocalChangeBus, ServerChange};
 use serde::Deserialize;
 
 /// Builds a server with all measured tools and this many additional ones.
 pub fn server(tools: usize) -> Server {
-    let bus = LocalBus::default();
+    let bus = LocalChangeBus::default();
     let mut server = Server::new("bench-server", "0.0.0")
         .state(Counters::default())
         .state(bus.clone())
-        .bus(bus)
+        .change_bus(bus)
         .tool(echo)
         .tool(add)
         .tool(length)
@@ -100,7 +100,7 @@ async fn stats(State(counters): State<Counters>) -> String {
 
 /// Announces that the tools changed.
 #[tool]
-async fn notify(State(bus): State<LocalBus>) -> &'static str {
+async fn notify(State(bus): State<LocalChangeBus>) -> &'static str {
     bus.publish(ServerChange::Tools);
     "ok"
 }

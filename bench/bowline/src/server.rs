@@ -21,6 +21,6 @@ async fn serve(options: ServerOptions) -> bowline::Result<()> {
         return server.serve_stdio().await;
     }
     let bound = server.http().bind(("127.0.0.1", options.port)).await?;
-    bench_fixture::print_address(bound.addr());
+    bench_fixture::print_address(bound.local_addr());
     bound.serve().await
 }

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bowline::client::{Change, Changes, Host, Reply};
+use bowline::client::{Change, ChangeFilter, Host, Reply};
 use bowline::types::{ContentBlock, ElicitAction, ElicitResult, ResourceContents};
 use bowline::{Client, Error, ErrorCode};
 use serde::Deserialize;
@@ -113,7 +113,7 @@ async fn errors(client: Client) -> Result<Outcome> {
 
     let refused = match client
         .call_tool("add", json!({"a": "one", "b": 2}))
-        .unchecked()
+        .skip_capability_check()
         .await
     {
         Ok(reply) => reply.is_error(),
@@ -126,7 +126,11 @@ async fn errors(client: Client) -> Result<Outcome> {
 
 /// Unknown tools, methods and resources must be rejected.
 async fn unknown(client: Client) -> Result<Outcome> {
-    let tool = match client.call_tool("no-such-tool", ()).unchecked().await {
+    let tool = match client
+        .call_tool("no-such-tool", ())
+        .skip_capability_check()
+        .await
+    {
         Ok(reply) => reply.is_error(),
         Err(error) => matches!(
             code(error)?,
@@ -135,7 +139,11 @@ async fn unknown(client: Client) -> Result<Outcome> {
     };
     ensure(tool, || "an unknown tool was called".to_owned())?;
 
-    let method = peer_error(client.raw("fixture/no-such-method", json!({})).await)?;
+    let method = peer_error(
+        client
+            .request_raw("fixture/no-such-method", json!({}))
+            .await,
+    )?;
     ensure(method.code == ErrorCode::METHOD_NOT_FOUND, || {
         format!("unexpected code of an unknown method: {}", method.code.0)
     })?;
@@ -154,7 +162,7 @@ async fn unknown(client: Client) -> Result<Outcome> {
 async fn read(client: Client) -> Result<Outcome> {
     let content = client
         .read_resource("fixture://static")
-        .uncached()
+        .bypass_cache()
         .await?
         .contents;
     let is_static = matches!(&content[..], [ResourceContents::Text(it)] if it.text == "static");
@@ -271,7 +279,9 @@ async fn ask(client: Client, user: ScriptedUser) -> Result<Outcome> {
 
 /// Of two resources that change, only updates of the subscribed one are received.
 async fn subscribe(client: Client) -> Result<Outcome> {
-    let mut changes = client.subscribe(Changes::new().resource(COUNTER)).await?;
+    let mut changes = client
+        .subscribe(ChangeFilter::new().resource(COUNTER))
+        .await?;
     let honoured = changes
         .acknowledged_filter()
         .resource_subscriptions
@@ -356,7 +366,7 @@ pub(crate) async fn text(client: &Client, tool: &str, arguments: Value) -> Resul
 /// The JSON-RPC error with which the server rejected a request.
 fn peer_error(answer: bowline::Result<Reply>) -> Result<bowline::RpcError> {
     match answer {
-        Err(Error::Peer(error)) => Ok(error),
+        Err(Error::Rpc(error)) => Ok(error),
         Err(error) => Err(error.into()),
         Ok(reply) => Err(format!("expected an error, got {}", reply.json()).into()),
     }

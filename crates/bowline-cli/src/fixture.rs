@@ -10,7 +10,7 @@ use std::time::Duration;
 use bowline::exchange::ElicitationOutcome;
 use bowline::prelude::*;
 use bowline::schemars::{self, JsonSchema};
-use bowline::server::{ChangeBus, LocalBus, ServerChange};
+use bowline::server::{ChangeBus, LocalChangeBus, ServerChange};
 use bowline::{CallToolResult, ErrorCode, Json, Progress, RpcError};
 use serde::Deserialize;
 use serde_json::json;
@@ -40,7 +40,7 @@ use crate::counters::{Counters, SlowCallCounts};
 pub struct Fixture {
     slow: Counters,
     touched: Arc<AtomicU64>,
-    bus: LocalBus,
+    bus: LocalChangeBus,
 }
 
 impl Fixture {
@@ -55,8 +55,8 @@ impl Fixture {
         Server::new("bowline-fixture", env!("CARGO_PKG_VERSION"))
             .description("One tool for each feature that a client can check.")
             .state(self.clone())
-            .bus(self.bus.clone())
-            .resource_updates()
+            .change_bus(self.bus.clone())
+            .resource_subscriptions()
             .tool(echo)
             .tool(add().output_schema(sum_schema()))
             .tool(slow)
@@ -130,7 +130,7 @@ async fn progress(
     cx: Context,
 ) -> String {
     for step in 1..=n {
-        let at = Progress::at(step.into()).of(n.into());
+        let at = Progress::new(step.into()).total(n.into());
         cx.progress(at.message(format!("step {step}")));
         // Slow enough for the progress to be visible.
         tokio::time::sleep(STEP).await;

@@ -26,7 +26,7 @@ pub(crate) async fn serve(transport: ServeTransport) -> Result<()> {
         }
         ServeTransport::Http { port } => {
             let bound = server.http().bind(("127.0.0.1", port)).await?;
-            println!("READY http://{}/mcp", bound.addr());
+            println!("READY http://{}/mcp", bound.local_addr());
             bound.serve().await
         }
     }

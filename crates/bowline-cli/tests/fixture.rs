@@ -8,7 +8,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use bowline::client::{Change, Changes, Host};
+use bowline::client::{Change, ChangeFilter, Host};
 use bowline::types::{ContentBlock, ElicitAction, ElicitResult, ResourceContents};
 use bowline::{Client, Error, ErrorCode, wire};
 use bowline_cli::fixture::Fixture;
@@ -86,7 +86,7 @@ async fn numbers_are_added_and_only_numbers() {
         assert_eq!(sum.structured::<Value>().unwrap(), json!({"result": -3}));
         match wrong {
             Ok(reply) => assert!(reply.is_error()),
-            Err(Error::Peer(error)) => assert_eq!(error.code, ErrorCode::INVALID_PARAMS),
+            Err(Error::Rpc(error)) => assert_eq!(error.code, ErrorCode::INVALID_PARAMS),
             Err(other) => panic!("{other}"),
         }
     }
@@ -174,7 +174,7 @@ async fn ask_fails_promptly_without_the_elicitation_capability() {
 
         match client.call_tool("ask", json!({"prompt": "Who?"})).await {
             Ok(reply) => assert!(reply.is_error(), "{version}"),
-            Err(error) => assert!(matches!(error, Error::Peer(_)), "{version}: {error}"),
+            Err(error) => assert!(matches!(error, Error::Rpc(_)), "{version}: {error}"),
         }
     }
 }
@@ -183,7 +183,7 @@ async fn ask_fails_promptly_without_the_elicitation_capability() {
 async fn touch_notifies_the_subscribers_of_that_resource_only() {
     for client in clients(&Fixture::new()).await {
         let mut changes = client
-            .subscribe(Changes::new().resource("fixture://counter"))
+            .subscribe(ChangeFilter::new().resource("fixture://counter"))
             .await
             .unwrap();
         let before: u64 = read(&client, "fixture://counter").await.parse().unwrap();
@@ -206,17 +206,17 @@ async fn fail_returns_a_tool_error_and_boom_a_json_rpc_error() {
         let failed = client.call_tool("fail", json!({"message": "why not"}));
         let failed = failed.await.unwrap();
         let boom = client.call_tool("boom", ()).await.unwrap_err();
-        let unknown = client.raw("no/such/method", ()).await.unwrap_err();
+        let unknown = client.request_raw("no/such/method", ()).await.unwrap_err();
 
         assert!(failed.is_error() && failed.text().contains("why not"));
-        let Error::Peer(boom) = boom else {
+        let Error::Rpc(boom) = boom else {
             panic!("{boom}")
         };
         assert_eq!(boom.code, ErrorCode(-32000));
         assert!(boom.message.contains("boom"));
         let why: Value = boom.data.unwrap().decode().unwrap();
         assert_eq!(why, json!({"why": "fixture"}));
-        let Error::Peer(unknown) = unknown else {
+        let Error::Rpc(unknown) = unknown else {
             panic!("{unknown}")
         };
         assert_eq!(unknown.code, ErrorCode::METHOD_NOT_FOUND);
@@ -262,7 +262,7 @@ async fn concurrent_calls_run_concurrently_and_get_their_own_results() {
 }
 
 async fn read(client: &Client, uri: &str) -> String {
-    let read = client.read_resource(uri).uncached().await.unwrap();
+    let read = client.read_resource(uri).bypass_cache().await.unwrap();
     match &read.contents[0] {
         ResourceContents::Text(contents) => contents.text.clone(),
         other @ ResourceContents::Blob(_) => panic!("{other:?}"),

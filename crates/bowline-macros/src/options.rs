@@ -139,8 +139,9 @@ impl AttributeOptions {
                 ));
             }
         };
-        self.setters
-            .extend(quote!(.requires(#bowline::server::RequiredCapability::#capability)));
+        self.setters.extend(
+            quote!(.requires_capability(#bowline::server::RequiredCapability::#capability)),
+        );
         Ok(())
     }
 }

@@ -24,7 +24,7 @@ async fn main() -> bowline::Result<()> {
     });
     let bound = Server::new("slow", "1.0.0").tool(slow).http();
     let bound = bound.bind("127.0.0.1:0").await?;
-    let server = bound.addr();
+    let server = bound.local_addr();
     tokio::spawn(bound.serve());
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));

@@ -22,7 +22,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// use bowline::{Error, ErrorCode, RpcError};
 ///
 /// let error = Error::from(RpcError::new(ErrorCode::INVALID_PARAMS, "unknown tool `ad`"));
-/// assert!(matches!(&error, Error::Peer(error) if error.code == ErrorCode::INVALID_PARAMS));
+/// assert!(matches!(&error, Error::Rpc(error) if error.code == ErrorCode::INVALID_PARAMS));
 /// assert_eq!(error.to_string(), "unknown tool `ad` (-32602)");
 /// ```
 #[derive(thiserror::Error)]
@@ -30,7 +30,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The peer returned a JSON-RPC error.
     #[error(transparent)]
-    Peer(#[from] RpcError),
+    Rpc(#[from] RpcError),
     /// The peer violated the protocol.
     #[error("peer violated the protocol: {what}")]
     Protocol {

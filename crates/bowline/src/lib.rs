@@ -148,8 +148,8 @@ pub mod layer;
 mod limits;
 pub use limits::{Limit, LimitReached, Limits, Usage};
 
-mod mark_store;
-pub use mark_store::{MarkOutcome, MarkStore, MarkStoreError, MemoryMarkStore};
+mod once_store;
+pub use once_store::{MemoryOnceStore, OnceOutcome, OnceStore, OnceStoreError};
 
 mod random;
 

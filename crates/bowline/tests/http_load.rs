@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bowline::client::{Change, Changes, Subscription};
+use bowline::client::{Change, ChangeFilter, Subscription};
 use bowline::http::HttpService;
 use bowline::{CallToolResult, Client, Context, Json, Limits, Server, Tool};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -103,7 +103,7 @@ async fn call_barrier_tool(clients: &[Client], many: usize) {
         let call = client
             .call_tool("barrier", json!({"nth": nth}))
             .on_progress(move |progress| report.send(progress.progress).unwrap())
-            .timeout(LONG);
+            .idle_timeout(LONG);
         let call = call.into_future();
         tokio::spawn(async move {
             let reply = call.await.unwrap();
@@ -136,7 +136,7 @@ async fn five_thousand_subscriptions() {
 
     let mut subscribing = Vec::new();
     for nth in 0..many {
-        let subscribe = clients[nth % clients.len()].subscribe(Changes::new().tools());
+        let subscribe = clients[nth % clients.len()].subscribe(ChangeFilter::new().tools());
         subscribing.push(tokio::spawn(subscribe.into_future()));
     }
     let mut subscriptions: Vec<Subscription> = Vec::new();
@@ -254,7 +254,7 @@ fn limit_by_open_files(wanted: usize) -> usize {
 
 async fn serve(service: &HttpService) -> String {
     let bound = service.clone().bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/mcp", bound.addr());
+    let url = format!("http://{}/mcp", bound.local_addr());
     tokio::spawn(bound.serve());
     url
 }

@@ -26,7 +26,7 @@ fn server() -> Server {
 
 fn code(error: &Error) -> ErrorCode {
     match error {
-        Error::Peer(error) => error.code,
+        Error::Rpc(error) => error.code,
         other => panic!("expected an error of the peer, got {other:?}"),
     }
 }

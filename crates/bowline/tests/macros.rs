@@ -241,7 +241,7 @@ async fn a_call_without_the_scopes_of_a_tool_is_refused() {
 
     let refused = client.call_tool("wipe", ()).await;
 
-    let Err(bowline::Error::Peer(error)) = refused else {
+    let Err(bowline::Error::Rpc(error)) = refused else {
         panic!("expected an error response, got {refused:?}");
     };
     let data = error.data.unwrap().to_string();
@@ -256,7 +256,7 @@ async fn the_capabilities_a_tool_requires_are_checked_before_it_runs() {
 
     let error = client.call_tool("ask", ()).await.unwrap_err();
 
-    let bowline::Error::Peer(error) = error else {
+    let bowline::Error::Rpc(error) = error else {
         unreachable!("{error}")
     };
     assert_eq!(error.code, ErrorCode::MISSING_CLIENT_CAPABILITY);
@@ -325,10 +325,10 @@ async fn prompt_arguments_are_parsed_from_strings() {
     let client = Client::in_process(&bookshop()).await.unwrap();
     let params = json!({"name": "review", "arguments": {"code": "x", "lines": "3"}});
 
-    let listed = client.raw("prompts/list", ()).await.unwrap();
-    let reviewed = client.raw("prompts/get", params).await.unwrap();
+    let listed = client.request_raw("prompts/list", ()).await.unwrap();
+    let reviewed = client.request_raw("prompts/get", params).await.unwrap();
     let greeted = client
-        .raw("prompts/get", json!({"name": "hello"}))
+        .request_raw("prompts/get", json!({"name": "hello"}))
         .await
         .unwrap();
 
@@ -359,11 +359,9 @@ async fn a_prompt_argument_that_does_not_parse_is_refused() {
     let client = Client::in_process(&bookshop()).await.unwrap();
     let params = json!({"name": "review", "arguments": {"code": "x", "lines": "many"}});
 
-    let error = client.raw("prompts/get", params).await.unwrap_err();
+    let error = client.request_raw("prompts/get", params).await.unwrap_err();
 
-    assert!(
-        matches!(error, bowline::Error::Peer(error) if error.code == ErrorCode::INVALID_PARAMS)
-    );
+    assert!(matches!(error, bowline::Error::Rpc(error) if error.code == ErrorCode::INVALID_PARAMS));
 }
 
 #[tokio::test]
@@ -371,7 +369,7 @@ async fn a_resource_attribute_serves_the_result_of_its_function() {
     let client = Client::in_process(&bookshop()).await.unwrap();
 
     let read = client
-        .raw("resources/read", json!({"uri": "docs://readme"}))
+        .request_raw("resources/read", json!({"uri": "docs://readme"}))
         .await
         .unwrap();
 
@@ -384,7 +382,11 @@ async fn a_resource_attribute_serves_the_result_of_its_function() {
 #[tokio::test]
 async fn the_variables_of_a_template_become_arguments() {
     let client = Client::in_process(&bookshop()).await.unwrap();
-    let read = async |uri: &str| client.raw("resources/read", json!({"uri": uri})).await;
+    let read = async |uri: &str| {
+        client
+            .request_raw("resources/read", json!({"uri": uri}))
+            .await
+    };
 
     let tuesday = read("weather://paris/2").await.unwrap();
     let too_far = read("weather://paris/9").await;
@@ -397,7 +399,7 @@ async fn the_variables_of_a_template_become_arguments() {
     for refused in [too_far, no_day] {
         let error = refused.unwrap_err();
         assert!(
-            matches!(error, bowline::Error::Peer(error) if error.code == ErrorCode::INVALID_PARAMS)
+            matches!(error, bowline::Error::Rpc(error) if error.code == ErrorCode::INVALID_PARAMS)
         );
     }
 }

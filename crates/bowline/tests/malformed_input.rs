@@ -295,9 +295,9 @@ async fn a_malformed_response_fails_only_the_call_it_names() {
 
     for version in ERAS {
         let (client, mut connection) = RawConnection::to_client(version).await;
-        let other = client.raw("x/other", ()).id("other").start();
+        let other = client.request_raw("x/other", ()).id("other").start();
         for line in lines {
-            let mine = client.raw("x/mine", ()).id("mine").start();
+            let mine = client.request_raw("x/mine", ()).id("mine").start();
             connection.wait_for_request("mine").await;
             connection.write(line.as_bytes()).await;
             let ended = mine.await;
@@ -330,7 +330,7 @@ async fn garbage_without_a_request_id_fails_no_call() {
 
     for version in ERAS {
         let (client, mut connection) = RawConnection::to_client(version).await;
-        let mine = client.raw("x/mine", ()).id("mine").start();
+        let mine = client.request_raw("x/mine", ()).id("mine").start();
         connection.wait_for_request("mine").await;
         for line in lines {
             connection.write(line).await;
@@ -339,7 +339,7 @@ async fn garbage_without_a_request_id_fails_no_call() {
         connection.answer("mine").await;
 
         assert!(mine.await.is_ok(), "at {version}");
-        let next = client.raw("x/next", ()).id("next").start();
+        let next = client.request_raw("x/next", ()).id("next").start();
         connection.wait_for_request("next").await;
         connection.answer("next").await;
         assert!(next.await.is_ok(), "at {version}");
@@ -357,9 +357,9 @@ async fn a_corrupted_response_does_not_affect_other_calls() {
                 "seed {seed} at {version}: {}",
                 String::from_utf8_lossy(&corrupted)
             );
-            let mine = client.raw("x/mine", ()).id("mine");
-            let mine = mine.timeout(Duration::from_millis(5)).start();
-            let other = client.raw("x/other", ()).id("other").start();
+            let mine = client.request_raw("x/mine", ()).id("mine");
+            let mine = mine.idle_timeout(Duration::from_millis(5)).start();
+            let other = client.request_raw("x/other", ()).id("other").start();
 
             connection.wait_for_request("other").await;
             connection.write(&corrupted).await;

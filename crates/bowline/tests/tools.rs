@@ -54,7 +54,7 @@ fn content(reply: &Reply) -> Value {
 
 fn code(reply: Result<Reply, Error>) -> ErrorCode {
     match reply {
-        Err(Error::Peer(error)) => error.code,
+        Err(Error::Rpc(error)) => error.code,
         other => panic!("expected an error response, got {other:?}"),
     }
 }
@@ -491,7 +491,7 @@ async fn visibility_is_evaluated_only_for_the_requested_page() {
 #[tokio::test]
 async fn a_caller_without_a_required_capability_is_refused_before_the_handler_runs() {
     let asking = async || -> String { panic!("the handler runs") };
-    let tool = Tool::new("asking", asking).requires(RequiredCapability::Elicitation);
+    let tool = Tool::new("asking", asking).requires_capability(RequiredCapability::Elicitation);
 
     let reply = call(tool, json!({})).await;
 
@@ -559,7 +559,7 @@ async fn a_synchronous_handler_of_a_cancelled_call_is_signalled_and_counts_until
     cx.cancelled().await;
     let while_it_runs_on = client
         .call_tool("wait", ())
-        .timeout(Duration::from_secs(5))
+        .idle_timeout(Duration::from_secs(5))
         .await;
     release.send(()).unwrap();
     release.send(()).unwrap();

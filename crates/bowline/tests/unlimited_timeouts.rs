@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bowline::client::{Connect, Host};
+use bowline::client::{ClientBuilder, Host};
 use bowline::layer::Timeout;
-use bowline::server::StateKeys;
+use bowline::server::RequestStateKeys;
 use bowline::types::{CacheScope, CallToolResult, ElicitResult};
 use bowline::{Client, Error, Server, Tool, wire};
 use schemars::JsonSchema;
@@ -34,7 +34,7 @@ fn waiting_server(gate: &Arc<Notify>) -> Server {
     Server::new("patient", "1.0.0").tool(wait)
 }
 
-fn over_a_wire(server: &Server) -> Connect {
+fn over_a_wire(server: &Server) -> ClientBuilder {
     let (near, far) = wire::memory();
     tokio::spawn(server.clone().serve(far));
     Client::from_wire(near)
@@ -43,7 +43,7 @@ fn over_a_wire(server: &Server) -> Connect {
 /// Calls the tool and notifies its gate after a day.
 async fn call_for_a_day(client: &Client, gate: &Notify) -> Result<String, Error> {
     let call = client.call_tool("wait", ());
-    let call = call.timeout(Duration::MAX).total_timeout(Duration::MAX);
+    let call = call.idle_timeout(Duration::MAX).timeout(Duration::MAX);
     let notifying = async {
         sleep(DAY).await;
         gate.notify_one();
@@ -58,7 +58,9 @@ async fn a_call_without_time_limits_waits_for_its_answer() {
     let server = waiting_server(&gate);
     for version in [MODERN, LEGACY] {
         for connect in [Client::in_process(&server), over_a_wire(&server)] {
-            let connect = connect.timeout(Duration::MAX).probe_timeout(Duration::MAX);
+            let connect = connect
+                .idle_timeout(Duration::MAX)
+                .probe_timeout(Duration::MAX);
             let client = connect.protocol_version(version).await.unwrap();
 
             assert_eq!(call_for_a_day(&client, &gate).await.unwrap(), "done");
@@ -70,7 +72,7 @@ async fn a_call_without_time_limits_waits_for_its_answer() {
 async fn a_client_without_time_limits_can_probe() {
     let server = waiting_server(&Arc::default());
     let connect = over_a_wire(&server)
-        .timeout(Duration::MAX)
+        .idle_timeout(Duration::MAX)
         .probe_timeout(Duration::MAX);
 
     assert!(connect.await.is_ok());
@@ -123,7 +125,7 @@ async fn an_elicitation_without_a_time_limit_waits_for_its_answer() {
             }
             Ok(CallToolResult::text(ask.await?.name))
         });
-        let keys = StateKeys::random().lifetime(Duration::MAX);
+        let keys = RequestStateKeys::random().lifetime(Duration::MAX);
         let server = Server::new("curious", "1.0.0")
             .tool(ask)
             .client_request_timeout(Duration::MAX)
@@ -137,7 +139,7 @@ async fn an_elicitation_without_a_time_limit_waits_for_its_answer() {
                 let client = connect.protocol_version(version).host(host).await.unwrap();
                 let call = client.call_tool("ask", ());
 
-                let reply = call.timeout(Duration::MAX).await.unwrap();
+                let reply = call.idle_timeout(Duration::MAX).await.unwrap();
 
                 assert_eq!(reply.text(), "Ada", "{version}");
             }

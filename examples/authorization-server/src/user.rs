@@ -1,6 +1,6 @@
 //! [`SimulatedUser`]: answers consent pages in place of a user with a browser.
 
-use bowline::http::client::{HttpSend, HyperSend, RequestBody};
+use bowline::http::client::{HttpClient, HyperClient, RequestBody};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, LOCATION};
 use http::{HeaderValue, Method, Request, Response, Uri};
@@ -55,7 +55,7 @@ impl SimulatedUser {
         let url: Uri = url.parse()?;
         let mut request = Request::new(RequestBody::from(Bytes::new()));
         *request.uri_mut() = url.clone();
-        let response = HyperSend::plain().send(request).await?;
+        let response = HyperClient::plain().send(request).await?;
         if let Some(redirect_url) = location(&response) {
             return Ok(redirect_url);
         }
@@ -78,7 +78,7 @@ impl SimulatedUser {
         *request.uri_mut() = Uri::from_parts(parts)?;
         let form = HeaderValue::from_static("application/x-www-form-urlencoded");
         request.headers_mut().insert(CONTENT_TYPE, form);
-        let response = HyperSend::plain().send(request).await?;
+        let response = HyperClient::plain().send(request).await?;
         location(&response).ok_or_else(|| "the response is not a redirect".into())
     }
 }

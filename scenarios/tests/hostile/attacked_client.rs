@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use bowline::client::{Changes, Connect, Host};
+use bowline::client::{ChangeFilter, ClientBuilder, Host};
 use bowline::types::Root;
 use bowline::wire::Lines;
 use bowline::{Client, Result};
@@ -113,18 +113,18 @@ async fn perform(task: &str, address: &str) -> Result<String> {
     }
 }
 
-async fn over_lines(address: &str) -> Connect {
+async fn over_lines(address: &str) -> ClientBuilder {
     Client::from_wire(Lines::tcp(TcpStream::connect(address).await.unwrap()))
 }
 
-fn over_http(address: &str) -> Connect {
+fn over_http(address: &str) -> ClientBuilder {
     Client::connect(&format!("http://{address}/mcp")).protocol_version(rpc::MODERN)
 }
 
 /// Subscribes without reading, while another call is in flight.
 async fn subscribe_and_wait(client: &Client) -> Result<String> {
     let subscription = client
-        .subscribe(Changes::new().resource("note://one"))
+        .subscribe(ChangeFilter::new().resource("note://one"))
         .await?;
     let ended = client.call_tool("second", json!({})).await;
     let ended = ended.map(drop);

@@ -10,7 +10,7 @@ use bowline::http::HttpService;
 use bowline::http::legacy::Legacy;
 use bowline::prelude::*;
 use bowline::schemars::{self, JsonSchema};
-use bowline::server::{ChangeBus, LocalBus, ServerChange};
+use bowline::server::{ChangeBus, LocalChangeBus, ServerChange};
 use bowline::types::LoggingLevel;
 use bowline::wire::Lines;
 use bowline::{CallToolResult, Json, Limits};
@@ -85,7 +85,7 @@ async fn serve(setup: ServerSetup) {
     let http = service(setup, &server);
     let bound = http.bind("127.0.0.1:0").await.unwrap();
     let lines = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    println!("http {}", bound.addr());
+    println!("http {}", bound.local_addr());
     println!("lines {}", lines.local_addr().unwrap());
     let wires = Arc::new(Mutex::new(JoinSet::new()));
     tokio::spawn(serve_lines(lines, server.clone(), wires.clone()));
@@ -133,18 +133,18 @@ fn service(setup: ServerSetup, server: &Server) -> HttpService {
                 .orphan_timeout(Duration::MAX)
                 .retry(Duration::MAX);
             http.keep_alive(Duration::MAX)
-                .commit_after(Duration::MAX)
+                .stream_after(Duration::MAX)
                 .legacy(legacy)
         }
     }
 }
 
 fn server() -> Server {
-    let bus = LocalBus::default();
+    let bus = LocalChangeBus::default();
     Server::new("attacked", "1.0.0")
-        .bus(bus.clone())
+        .change_bus(bus.clone())
         .state(bus)
-        .resource_updates()
+        .resource_subscriptions()
         .logging()
         .tool(echo)
         .tool(slow)
@@ -223,7 +223,7 @@ async fn ask(prompt: String, cx: Context) -> Result<String, ToolError> {
 
 /// Announces that a resource was updated.
 #[tool]
-async fn touch(uri: String, times: u32, State(bus): State<LocalBus>) -> &'static str {
+async fn touch(uri: String, times: u32, State(bus): State<LocalChangeBus>) -> &'static str {
     for step in 0..times.min(10_000) {
         bus.publish(ServerChange::Resource(uri.clone()));
         if step % 16 == 0 {

@@ -166,12 +166,12 @@ async fn outer_timeout(env: CellEnv) {
 
 async fn idle_timeout(env: CellEnv) {
     let slow = env.client.call_tool("slow", json!({"name": "mine"}));
-    own_timeout(env, slow.timeout(LIMIT).start()).await;
+    own_timeout(env, slow.idle_timeout(LIMIT).start()).await;
 }
 
 async fn total_timeout(env: CellEnv) {
     let slow = env.client.call_tool("slow", json!({"name": "mine"}));
-    own_timeout(env, slow.total_timeout(LIMIT).start()).await;
+    own_timeout(env, slow.timeout(LIMIT).start()).await;
 }
 
 async fn own_timeout(env: CellEnv, mut call: Call) {

@@ -39,13 +39,13 @@ impl CellEnv {
         let (connect, server_end) = serve_and_connect(column, location, &observer).await;
         let connect = connect
             .protocol_version(column.dialect.version)
-            .timeout(WAIT_LIMIT);
+            .idle_timeout(WAIT_LIMIT);
         let host = Observer::default();
         let connect = connect.host(slow_host(&host.handlers));
         let client = connect.await.unwrap();
         let call = client
             .call_tool("slow", json!({"name": "concurrent"}))
-            .timeout(WAIT_LIMIT * 100)
+            .idle_timeout(WAIT_LIMIT * 100)
             .start();
         let concurrent_id = numeric_id(&call);
         let concurrent_call = tokio::spawn(call);

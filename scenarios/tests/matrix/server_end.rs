@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use bowline::Client;
-use bowline::client::Connect;
+use bowline::client::ClientBuilder;
 use bowline::http::HttpService;
 use bowline::http::legacy::Legacy;
 use bowline::peer::Peer;
@@ -47,7 +47,7 @@ pub(crate) async fn serve_and_connect(
     column: Column,
     location: ServerLocation,
     observer: &Observer,
-) -> (Connect, ServerEnd) {
+) -> (ClientBuilder, ServerEnd) {
     match column.transport {
         Transport::InProcess => (
             Client::in_process(&tools::server(&observer.handlers)),
@@ -100,9 +100,9 @@ fn service(column: Column, observer: &Observer) -> HttpService {
             service.legacy(legacy.http_sse())
         }
         Transport::Http(_, ResponseMode::Json) => service
-            .commit_after(Duration::from_secs(3600))
-            .legacy(legacy.json_answers()),
-        _ => service.commit_after(Duration::ZERO).legacy(legacy),
+            .stream_after(Duration::from_secs(3600))
+            .legacy(legacy.json_responses()),
+        _ => service.stream_after(Duration::ZERO).legacy(legacy),
     }
 }
 

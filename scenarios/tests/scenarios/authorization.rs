@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bowline::exchange::Principal;
-use bowline::http::client::{HttpSend, HyperSend, RequestBody};
+use bowline::http::client::{HttpClient, HyperClient, RequestBody};
 use bowline::{Client, Error, Server, Tool};
 use bowline_auth::server::{JwtVerifier, ResourceServer};
 use bowline_example_authorization_server::{AuthorizationServer, SimulatedUser};
@@ -216,7 +216,7 @@ impl ServerAndIssuer {
         let service = notes_server().http();
         let service = service.legacy(bowline::http::legacy::Legacy::sessions().http_sse());
         let bound = service.bind("127.0.0.1:0").await.unwrap();
-        let resource = format!("http://{}/mcp", bound.addr());
+        let resource = format!("http://{}/mcp", bound.local_addr());
         let authorization = AuthorizationServer::new(issuer.clone())
             .resource(&resource, &["read", "write"])
             .resource(ANOTHER, &["read"])
@@ -365,7 +365,7 @@ async fn post(url: &str, media: &str, body: String) -> JsonResponse {
 }
 
 async fn send(request: http::Request<RequestBody>) -> JsonResponse {
-    let response = HyperSend::plain().send(request).await.unwrap();
+    let response = HyperClient::plain().send(request).await.unwrap();
     let cache_control = response.headers().get("cache-control");
     let cache_control = cache_control.map_or("", |value| value.to_str().unwrap());
     JsonResponse {

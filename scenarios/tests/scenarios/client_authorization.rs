@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bowline::Error;
-use bowline::http::client::{HttpSend, HyperSend, RequestBody};
+use bowline::http::client::{HttpClient, HyperClient, RequestBody};
 use bowline_auth::client::{Loopback, OAuth};
 use bowline_example_authorization_server::SimulatedUser;
 use bytes::Bytes;
@@ -76,7 +76,7 @@ async fn the_authorization_code_flow_ends_with_a_working_call(env: ScenarioEnv) 
             let back = SimulatedUser::new("ada").allow(&url).await.unwrap();
             let mut request = http::Request::new(RequestBody::from(Bytes::new()));
             *request.uri_mut() = back.parse().unwrap();
-            HyperSend::plain().send(request).await.unwrap();
+            HyperClient::plain().send(request).await.unwrap();
         });
         Ok(())
     });

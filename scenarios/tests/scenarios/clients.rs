@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bowline::client::{Changes, KnownServer};
+use bowline::client::{ChangeFilter, KnownServer};
 use bowline::testing::{RecordingWire, ScriptedPeer};
 use bowline::types::{
     CacheScope, ClientCapabilities, ElicitationCompleteNotification,
@@ -139,7 +139,7 @@ async fn a_known_server_is_connected_without_a_message(env: ScenarioEnv) {
         .await;
 
     assert_eq!(env.wire_record().unwrap().frames(), []);
-    assert!(again.capabilities().unwrap().tools.is_some());
+    assert!(again.server_capabilities().unwrap().tools.is_some());
     assert_eq!(again.call_tool("echo", ()).await.unwrap().text(), "{}");
 }
 
@@ -228,7 +228,7 @@ async fn a_list_changed_notification_invalidates_the_cached_list(env: ScenarioEn
         server.tools().add(echo("second")).unwrap();
     });
     let client = env.connect(&server).await;
-    let mut changes = client.subscribe(Changes::new().tools()).await.unwrap();
+    let mut changes = client.subscribe(ChangeFilter::new().tools()).await.unwrap();
 
     client.list_tools().await.unwrap();
     let record = env.wire_record().unwrap();
@@ -289,7 +289,7 @@ async fn an_extension_is_used_only_with_clients_that_declare_it(env: ScenarioEnv
         "draw",
         json!({"content": [{"type": "text", "text": "a drawing"}]}),
     );
-    let draw = draw.extension("com.example/drawing");
+    let draw = draw.requires_extension("com.example/drawing");
     let server = Server::new("s", "1").tool(draw);
     let declared = json!({"extensions": {"com.example/drawing": {}}});
     let declared: ClientCapabilities = serde_json::from_value(declared).unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bowline::exchange::BoxFuture;
-use bowline::http::client::{HttpSend, HyperSend, RequestBody, ResponseBody};
+use bowline::http::client::{HttpClient, HyperClient, RequestBody, ResponseBody};
 use bowline::{Client, Error, Result, Server};
 use http::{HeaderName, HeaderValue, Request, Response};
 use scenarios::http::{ScriptedHttpServer, ScriptedResponse, default_response};
@@ -124,11 +124,11 @@ async fn custom_headers_are_sent_with_every_request(env: ScenarioEnv) {
 /// An HTTP client that counts its requests.
 #[derive(Clone)]
 struct Counting {
-    inner: Arc<dyn HttpSend>,
+    inner: Arc<dyn HttpClient>,
     carried: Arc<AtomicUsize>,
 }
 
-impl HttpSend for Counting {
+impl HttpClient for Counting {
     fn send(
         &self,
         request: Request<RequestBody>,
@@ -141,11 +141,11 @@ impl HttpSend for Counting {
 async fn a_custom_http_client_sends_every_request(env: ScenarioEnv) {
     let mut server = ScriptedHttpServer::start(default_response).await;
     let own = Counting {
-        inner: Arc::new(HyperSend::plain()),
+        inner: Arc::new(HyperClient::plain()),
         carried: Arc::default(),
     };
     let carried = own.carried.clone();
-    let client = env.connect_to(&server.url).http(own).await.unwrap();
+    let client = env.connect_to(&server.url).http_client(own).await.unwrap();
 
     client.call_tool("x", ()).await.unwrap();
     client.close().await.unwrap();

@@ -233,7 +233,7 @@ async fn a_response_is_sent_on_the_stream_of_its_request_and_ends_it(env: Scenar
 
 async fn an_immediate_response_is_json(env: ScenarioEnv) {
     let service = Server::new("s", "1").tool(echo("echo")).http();
-    let service = service.legacy(Legacy::sessions().json_answers());
+    let service = service.legacy(Legacy::sessions().json_responses());
     let client = env.raw_client(service).await.open().await;
 
     let response = client.call(1, "echo").await;
@@ -243,7 +243,7 @@ async fn an_immediate_response_is_json(env: ScenarioEnv) {
 }
 
 async fn a_client_that_accepts_only_json_gets_json_from_a_slow_handler(env: ScenarioEnv) {
-    let service = waiting_server().http().commit_after(Duration::ZERO);
+    let service = waiting_server().http().stream_after(Duration::ZERO);
     let client = env.raw_client(service).await.open().await;
     let call = client.call_with_progress(1, "wait");
     let slow = call.header("accept", "application/json").into_future();

@@ -388,7 +388,7 @@ async fn the_stream_of_a_cancelled_request_ends(env: ScenarioEnv) {
 async fn without_a_stream_server_requests_fail(env: ScenarioEnv) {
     let service = roots_server()
         .http()
-        .legacy(Legacy::sessions().json_answers());
+        .legacy(Legacy::sessions().json_responses());
     let client = env.raw_client(service).await.open().await;
 
     let response = client.call(1, "look").await;

@@ -150,7 +150,7 @@ async fn initialize_returns_the_server_info_and_the_instructions(env: ScenarioEn
     let client = env.connect(&server).await;
 
     let discover_result = client.server().unwrap();
-    let identity = client.server_implementation().unwrap();
+    let identity = client.server_info().unwrap();
     assert_eq!(client.dialect().version, env.version());
     assert_eq!(
         discover_result.instructions.as_deref(),
@@ -218,7 +218,7 @@ async fn initialized_is_sent_before_the_first_request(env: ScenarioEnv) {
 async fn a_server_answers_a_ping(env: ScenarioEnv) {
     let client = env.connect(&Server::new("s", "1")).await;
 
-    let pong = client.raw("ping", ()).await.unwrap();
+    let pong = client.request_raw("ping", ()).await.unwrap();
 
     assert_eq!(pong.json().as_str(), "{}");
 }
@@ -288,7 +288,7 @@ async fn a_server_without_discover_is_initialized(env: ScenarioEnv) {
         .accept_handshake(env.version(), json!({"tools": {}}))
         .await;
     let client = connecting.await.unwrap().unwrap();
-    let listing = tokio::spawn(client.raw("tools/list", ()).into_future());
+    let listing = tokio::spawn(client.request_raw("tools/list", ()).into_future());
     let request = server.expect("tools/list").await;
     let params = request.params().clone();
     request.answer(json!({"tools": []}));
@@ -495,7 +495,7 @@ async fn a_wire_failure_during_the_probe_fails_the_connection(_: ScenarioEnv) {
 async fn a_timed_out_initialize_is_not_cancelled(env: ScenarioEnv) {
     let (wire, mut server) = testing::scripted_peer();
     let connect = Client::from_wire(wire).protocol_version(env.version());
-    let connecting = tokio::spawn(connect.timeout(Duration::from_secs(1)).into_future());
+    let connecting = tokio::spawn(connect.idle_timeout(Duration::from_secs(1)).into_future());
 
     let _ = server.expect("initialize").await.hold();
 

@@ -100,7 +100,11 @@ async fn an_unknown_cursor_is_rejected(env: ScenarioEnv) {
         "resources/templates/list",
         "prompts/list",
     ] {
-        let error = peer_error(client.raw(method, json!({"cursor": "made up"})).await);
+        let error = peer_error(
+            client
+                .request_raw(method, json!({"cursor": "made up"}))
+                .await,
+        );
         assert_eq!(error.code, ErrorCode::INVALID_PARAMS, "{method}");
     }
 }

@@ -88,7 +88,7 @@ fn counting_tool() -> Tool {
         async |arguments: Json, cx: Context| {
             let arguments: Value = arguments.decode().unwrap();
             let from = arguments["from"].as_f64().unwrap_or(0.0);
-            cx.progress(Progress::at(from + 1.0).of(10.0).message("one"));
+            cx.progress(Progress::new(from + 1.0).total(10.0).message("one"));
             cx.progress(from);
             cx.progress(from + 1.0);
             tokio::task::yield_now().await;
@@ -244,13 +244,13 @@ async fn late_progress_is_dropped(env: ScenarioEnv) {
 async fn a_timed_out_call_fails_and_the_next_one_works(env: ScenarioEnv) {
     let limit = Duration::from_secs(7);
     let client = env
-        .connect_with(&hanging_server(), |connect| connect.timeout(limit))
+        .connect_with(&hanging_server(), |connect| connect.idle_timeout(limit))
         .await;
 
     let by_default = client.call_tool("hang", ()).await.unwrap_err();
     let by_wish = client
         .call_tool("hang", ())
-        .timeout(Duration::from_secs(3))
+        .idle_timeout(Duration::from_secs(3))
         .await
         .unwrap_err();
     wait_for_handlers(&client, 2, 2).await;
@@ -267,7 +267,9 @@ async fn a_timed_out_call_fails_and_the_next_one_works(env: ScenarioEnv) {
 
 async fn a_timed_out_call_is_cancelled_at_the_server(env: ScenarioEnv) {
     let (client, mut server) = env.scripted_server(|connect| connect).await;
-    let call = client.call_tool("slow", ()).timeout(Duration::from_secs(3));
+    let call = client
+        .call_tool("slow", ())
+        .idle_timeout(Duration::from_secs(3));
     let slow = tokio::spawn(call.into_future());
 
     let id = server.expect("tools/call").await.hold();
@@ -291,14 +293,11 @@ async fn progress_resets_the_idle_timeout_but_not_the_total(env: ScenarioEnv) {
         client
             .call_tool("steady", ())
             .on_progress(|_| ())
-            .timeout(wait)
+            .idle_timeout(wait)
     };
 
     let patient = call().await;
-    let impatient = call()
-        .total_timeout(Duration::from_secs(200))
-        .await
-        .unwrap_err();
+    let impatient = call().timeout(Duration::from_secs(200)).await.unwrap_err();
 
     assert_eq!(patient.unwrap().text(), "ten minutes");
     assert!(

@@ -186,7 +186,7 @@ async fn invalid_prompt_requests_do_not_reach_the_handler(env: ScenarioEnv) {
 
     let missing = peer_error(prompt(&client, "strict", json!({})).await);
     let params = json!({"name": "strict", "arguments": {"code": 7}});
-    let misfit = peer_error(client.raw("prompts/get", params).await);
+    let misfit = peer_error(client.request_raw("prompts/get", params).await);
     let unknown = peer_error(prompt(&client, "stric", json!({})).await);
 
     for error in [missing, misfit, unknown] {
@@ -260,8 +260,8 @@ fn completing_server() -> Server {
     let page = ResourceTemplate::raw("docs://{book}/{page}", "page", async |_, _| Ok("text"));
     review_server()
         .resource_template(page.unwrap())
-        .completion(styles)
-        .completion(pages)
+        .completer(styles)
+        .completer(pages)
 }
 
 async fn registering_a_completer_advertises_completions(env: ScenarioEnv) {
@@ -280,7 +280,7 @@ async fn a_server_without_completers_rejects_completion_requests(env: ScenarioEn
     let client = env.connect(&review_server()).await;
 
     let params = json!({"ref": {"type": "ref/prompt", "name": "review"}, "argument": {"name": "style", "value": ""}});
-    let error = peer_error(client.raw("completion/complete", params).await);
+    let error = peer_error(client.request_raw("completion/complete", params).await);
 
     assert_eq!(error.code, ErrorCode::METHOD_NOT_FOUND);
 }

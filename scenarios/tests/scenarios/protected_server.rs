@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
 use bowline::exchange::{BoxFuture, Principal};
-use bowline::http::client::{Authorizer, HttpSend, HyperSend, RequestBody};
+use bowline::http::client::{Authorizer, HttpClient, HyperClient, RequestBody};
 use bowline::http::legacy::Legacy;
 use bowline::http::server::HttpBody;
 use bowline::{Client, Error, Result, Server, Tool};
@@ -35,7 +35,7 @@ pub(crate) fn oauth(server: &ProtectedServer) -> OAuth {
 /// An OAuth client for a server, without a browser and without TLS: loading the system certificates would take most of
 /// the test's time.
 pub(crate) fn oauth_without_browser(server: &ProtectedServer) -> OAuth {
-    OAuth::new(&server.url).http(HyperSend::plain())
+    OAuth::new(&server.url).http_client(HyperClient::plain())
 }
 
 /// A browser that returns the redirect to the application instead of following it.
@@ -43,7 +43,7 @@ pub(crate) fn browser() -> EmbeddedBrowser {
     EmbeddedBrowser::new(CALLBACK, async |url: String| {
         let mut request = Request::new(RequestBody::from(Bytes::new()));
         *request.uri_mut() = url.parse()?;
-        let response = HyperSend::plain().send(request).await?;
+        let response = HyperClient::plain().send(request).await?;
         let location = response.headers().get(LOCATION);
         let location = location.ok_or("the response is not a redirect")?;
         Ok(location.to_str()?.to_owned())
@@ -410,7 +410,7 @@ impl ProtectedServer {
     ) -> Self {
         let service = notes_server().http().legacy(Legacy::sessions().http_sse());
         let bound = service.bind("127.0.0.1:0").await.unwrap();
-        let origin = format!("http://{}", bound.addr());
+        let origin = format!("http://{}", bound.local_addr());
         let url = format!("{origin}/mcp");
         let mut overrides = Overrides::default();
         let issuer = named.unwrap_or_else(|| {

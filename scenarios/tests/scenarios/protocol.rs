@@ -133,7 +133,7 @@ async fn invalid_params_are_rejected(env: ScenarioEnv) {
         json!({"name": 7}),
         json!({"name": "echo", "arguments": [1]}),
     ] {
-        let error = peer_error(client.raw("tools/call", params.clone()).await);
+        let error = peer_error(client.request_raw("tools/call", params.clone()).await);
         assert_eq!(error.code, ErrorCode::INVALID_PARAMS, "{params}");
     }
 }
@@ -142,7 +142,7 @@ async fn an_unknown_method_is_rejected(env: ScenarioEnv) {
     let client = env.connect(&Server::new("s", "1").tool(echo("echo"))).await;
 
     for method in ["unknown/method", "prompts/list", "resources/read"] {
-        let error = peer_error(client.raw(method, json!({})).await);
+        let error = peer_error(client.request_raw(method, json!({})).await);
         assert_eq!(error.code, ErrorCode::METHOD_NOT_FOUND, "{method}");
     }
 }

@@ -63,7 +63,7 @@ async fn listed(client: &bowline::Client) -> Value {
 
 async fn resources_are_advertised(env: ScenarioEnv) {
     let without_updates = Server::new("without_updates", "1").resource(readme());
-    let with_updates = without_updates.clone().resource_updates();
+    let with_updates = without_updates.clone().resource_subscriptions();
 
     let of_without_updates = env
         .discover_result(&env.connect(&without_updates).await)

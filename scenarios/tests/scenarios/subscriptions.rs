@@ -1,6 +1,6 @@
 //! Subscriptions to changes, in both eras.
 
-use bowline::client::{Change, Changes};
+use bowline::client::{Change, ChangeFilter};
 use bowline::types::SubscriptionFilter;
 use bowline::{ErrorCode, Resource, Server};
 use scenarios::{Scenario, ScenarioEnv, scenario};
@@ -63,7 +63,7 @@ fn updating_server() -> Server {
     let server = Server::new("updating", "1")
         .resource(Resource::text("docs://a", "a", "text"))
         .resource(Resource::text("docs://b", "b", "text"))
-        .resource_updates();
+        .resource_subscriptions();
     with_change(server, |server| {
         server.changed().resource_updated("docs://b");
         server.changed().resource_updated("docs://a");
@@ -123,7 +123,7 @@ async fn a_server_without_resource_updates_rejects_subscriptions(env: ScenarioEn
 
     let error = peer_error(
         client
-            .raw("resources/subscribe", json!({"uri": "docs://a"}))
+            .request_raw("resources/subscribe", json!({"uri": "docs://a"}))
             .await,
     );
 
@@ -145,7 +145,7 @@ async fn a_subscription_reports_the_acknowledged_filter(env: ScenarioEnv) {
 async fn changes_are_delivered_in_order_with_their_kind(env: ScenarioEnv) {
     let server = Server::new("busy", "1")
         .resource(Resource::text("docs://a", "a", "text"))
-        .resource_updates();
+        .resource_subscriptions();
     let server = with_change(server, |server| {
         server.changed().resource_updated("docs://a");
         server.tools().add(echo("second")).unwrap();
@@ -153,7 +153,7 @@ async fn changes_are_delivered_in_order_with_their_kind(env: ScenarioEnv) {
         server.resources().remove("docs://a");
     });
     let client = env.connect(&server).await;
-    let wanted = Changes::new().tools().resources().resource("docs://a");
+    let wanted = ChangeFilter::new().tools().resources().resource("docs://a");
     let mut changes = client.subscribe(wanted).await.unwrap();
 
     client.call_tool("change", ()).await.unwrap();

@@ -167,7 +167,7 @@ async fn handler_count(client: &Client, nth: usize) -> usize {
 /// The JSON-RPC error with which the peer rejected a request.
 pub(crate) fn peer_error<T: std::fmt::Debug>(result: Result<T>) -> RpcError {
     match result {
-        Err(Error::Peer(error)) => error,
+        Err(Error::Rpc(error)) => error,
         other => panic!("expected an error of the peer, got {other:?}"),
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use std::vec;
 
 use bowline::exchange::BoxFuture;
-use bowline::http::client::{HttpSend, HttpStream, HyperSend};
+use bowline::http::client::{HttpClient, HttpStream, HyperClient};
 use bytes::Bytes;
 use http::{Request, Response};
 use hyper_rustls::HttpsConnectorBuilder;
@@ -24,11 +24,11 @@ use super::{Error, Result};
 /// Sends requests and collects their responses. Redirects are not followed: they could leave the checked host.
 #[derive(Clone)]
 pub(crate) struct Fetch {
-    send: Arc<dyn HttpSend>,
+    send: Arc<dyn HttpClient>,
 }
 
 impl Fetch {
-    pub(crate) fn new(send: Arc<dyn HttpSend>) -> Self {
+    pub(crate) fn new(send: Arc<dyn HttpClient>) -> Self {
         Self { send }
     }
 
@@ -50,7 +50,7 @@ impl Fetch {
                 Ok(HttpStream::new(TokioIo::new(https.call(uri).await?)))
             }
         };
-        Ok(Self::new(Arc::new(HyperSend::with_connector(connector))))
+        Ok(Self::new(Arc::new(HyperClient::with_connector(connector))))
     }
 
     /// # Cancel safety

@@ -1,6 +1,6 @@
 //! The OAuth client: obtains, stores and refreshes access tokens.
 //!
-//! Pass an [`OAuth`] to [`Connect::authorizer`](bowline::client::Connect::authorizer). It discovers the server's
+//! Pass an [`OAuth`] to [`ClientBuilder::authorizer`](bowline::client::ClientBuilder::authorizer). It discovers the server's
 //! authorization server, sends the user to it if the grant requires consent, refreshes tokens before they expire, and
 //! requests further scopes on a scope challenge.
 //!

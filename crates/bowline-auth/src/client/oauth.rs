@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bowline::exchange::BoxFuture;
-use bowline::http::client::{Authorizer, Challenge, HttpSend, Refusal};
+use bowline::http::client::{Authorizer, Challenge, HttpClient, Refusal};
 use http::{request, response};
 use url::Url;
 
@@ -44,7 +44,7 @@ use super::{Error, Result, Secret, SigningKey};
 /// let client = RegisteredClient::new("https://login.example.com", "nightly-report").secret("from the vault");
 /// let oauth = OAuth::new("https://example.com/mcp").client(client).client_credentials();
 /// ```
-#[must_use = "pass it to `Connect::authorizer`"]
+#[must_use = "pass it to `ClientBuilder::authorizer`"]
 pub struct OAuth {
     config: OAuthConfig,
     runtime: OnceLock<Result<Arc<OAuthRuntime>, Arc<Error>>>,
@@ -55,7 +55,7 @@ pub struct OAuth {
 pub(crate) struct OAuthConfig {
     server: String,
     allows_private: bool,
-    send: Option<Arc<dyn HttpSend>>,
+    send: Option<Arc<dyn HttpClient>>,
     pub(crate) application: Application,
     pub(crate) user_agent: Option<Arc<dyn UserAgent>>,
     pub(crate) assertions: Option<Assertions>,
@@ -283,10 +283,10 @@ impl OAuth {
         self
     }
 
-    /// Sends the client's requests through `send`, for example to use the system's proxies. URLs are still checked, but
+    /// Sends the client's requests through `client`, for example to use the system's proxies. URLs are still checked, but
     /// the addresses that their host names resolve to are not.
-    pub fn http(mut self, send: impl HttpSend) -> Self {
-        self.config.send = Some(Arc::new(send));
+    pub fn http_client(mut self, client: impl HttpClient) -> Self {
+        self.config.send = Some(Arc::new(client));
         self
     }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bowline::http::client::HttpSend;
+use bowline::http::client::HttpClient;
 use bytes::Bytes;
 use http::header::ACCEPT;
 use http::{HeaderValue, Request, StatusCode, Uri};
@@ -39,9 +39,9 @@ impl IssuerFetch {
         };
     }
 
-    /// Sends requests through `send`.
-    pub(super) fn http(&mut self, send: impl HttpSend) {
-        self.fetch = Arc::new(OnceLock::from(Fetch::new(Arc::new(send))));
+    /// Sends requests through `client`.
+    pub(super) fn http_client(&mut self, client: impl HttpClient) {
+        self.fetch = Arc::new(OnceLock::from(Fetch::new(Arc::new(client))));
     }
 
     /// Fetches the document at `uri`.

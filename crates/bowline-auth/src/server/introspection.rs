@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use bowline::exchange::BoxFuture;
-use bowline::http::client::HttpSend;
+use bowline::http::client::HttpClient;
 use bowline::{Error, Result};
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
@@ -141,9 +141,9 @@ impl Introspection {
         self
     }
 
-    /// Sends requests through `send`, which then resolves host names: the addresses are no longer checked.
-    pub fn http(mut self, send: impl HttpSend) -> Self {
-        self.client.fetch.http(send);
+    /// Sends requests through `client`, which then resolves host names: the addresses are no longer checked.
+    pub fn http_client(mut self, client: impl HttpClient) -> Self {
+        self.client.fetch.http_client(client);
         self
     }
 }

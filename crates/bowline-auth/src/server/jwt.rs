@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline::exchange::BoxFuture;
-use bowline::http::client::HttpSend;
+use bowline::http::client::HttpClient;
 use bowline::{Error, Result};
 use http::Uri;
 
@@ -110,9 +110,9 @@ impl JwtVerifier {
         self
     }
 
-    /// Fetches through `send`, which then resolves host names: the addresses are no longer checked.
-    pub fn http(mut self, send: impl HttpSend) -> Self {
-        self.fetch.http(send);
+    /// Fetches through `client`, which then resolves host names: the addresses are no longer checked.
+    pub fn http_client(mut self, client: impl HttpClient) -> Self {
+        self.fetch.http_client(client);
         self
     }
 }

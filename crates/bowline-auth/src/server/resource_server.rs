@@ -6,7 +6,7 @@ use std::task::{self, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bowline::exchange::{BoxFuture, InsufficientScope, Principal};
-use bowline::{MarkOutcome, MarkStore, MemoryMarkStore, Result};
+use bowline::{MemoryOnceStore, OnceOutcome, OnceStore, Result};
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -70,7 +70,7 @@ struct ResourceServerState {
     implied: BTreeMap<String, BTreeSet<String>>,
     leeway: Duration,
     /// The DPoP proofs that were used.
-    mark_store: Arc<dyn MarkStore>,
+    once_store: Arc<dyn OnceStore>,
     proof_quota: Arc<ProofQuota>,
     /// The path prefix that an outer router removed.
     path_prefix: String,
@@ -102,7 +102,7 @@ impl ResourceServer {
             scopes: BTreeSet::new(),
             implied: BTreeMap::new(),
             leeway: LEEWAY,
-            mark_store: Arc::new(MemoryMarkStore::new()),
+            once_store: Arc::new(MemoryOnceStore::new()),
             proof_quota: Arc::new(ProofQuota::new(MAX_PROOFS_PER_KEY)),
             path_prefix: String::new(),
             nonces: None,
@@ -188,11 +188,11 @@ impl ResourceServer {
     }
 
     /// Sets the store for used DPoP proofs, each kept for about a minute and a half. Replicas must share a store, or a
-    /// proof can be replayed once at each. Defaults to [`MemoryMarkStore`], which holds 100,000 proofs.
+    /// proof can be replayed once at each. Defaults to [`MemoryOnceStore`], which holds 100,000 proofs.
     ///
     /// If the store fails or is full, requests with proofs are refused with 503.
-    pub fn mark_store(self, store: impl MarkStore) -> Self {
-        self.with_state(|state| state.mark_store = Arc::new(store))
+    pub fn once_store(self, store: impl OnceStore) -> Self {
+        self.with_state(|state| state.once_store = Arc::new(store))
     }
 
     /// Limits the DPoP proofs that one key may use within three minutes; defaults to 10,000. Further requests get 429,
@@ -385,9 +385,9 @@ impl ResourceServerState {
             ));
         }
         let lifetime = Duration::from_secs(dpop::PROOF_LIFETIME);
-        match self.mark_store.mark(&proof.mark, lifetime).await {
-            Ok(MarkOutcome::First) => Ok(()),
-            Ok(MarkOutcome::Again(_)) => Err(DenialReason::InvalidProof(
+        match self.once_store.mark(&proof.mark, lifetime).await {
+            Ok(OnceOutcome::First) => Ok(()),
+            Ok(OnceOutcome::Again(_)) => Err(DenialReason::InvalidProof(
                 "the proof was already used".to_owned(),
             )),
             Err(error) => {
@@ -479,5 +479,5 @@ impl<S> std::fmt::Debug for ResourceServerService<S> {
 }
 
 const LEEWAY: Duration = Duration::from_secs(30);
-/// How many proofs one key may use; [`MemoryMarkStore`] holds 100,000.
+/// How many proofs one key may use; [`MemoryOnceStore`] holds 100,000.
 const MAX_PROOFS_PER_KEY: usize = 10_000;

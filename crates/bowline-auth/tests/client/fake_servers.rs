@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bowline::exchange::BoxFuture;
-use bowline::http::client::{HttpSend, RequestBody, ResponseBody};
+use bowline::http::client::{HttpClient, RequestBody, ResponseBody};
 use bowline_auth::client::EmbeddedBrowser;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
@@ -248,7 +248,7 @@ impl FakeServers {
     }
 }
 
-impl HttpSend for FakeServers {
+impl HttpClient for FakeServers {
     fn send(
         &self,
         request: Request<RequestBody>,

@@ -28,13 +28,13 @@ use fake_servers::{FakeServers, SERVER};
 
 fn oauth(servers: &FakeServers) -> OAuth {
     OAuth::new(SERVER)
-        .http(servers.clone())
+        .http_client(servers.clone())
         .user_agent(servers.consenting_user())
 }
 
 async fn connect(servers: &FakeServers, oauth: impl Authorizer) -> Client {
     Client::connect(SERVER)
-        .http(servers.clone())
+        .http_client(servers.clone())
         .authorizer(oauth)
         .protocol_version("2026-07-28")
         .await
@@ -369,7 +369,7 @@ async fn a_token_is_not_sent_to_another_server() {
     oauth.authorize().await.unwrap();
     servers.take_log();
     let other = Client::connect("https://other.test/mcp")
-        .http(servers.clone())
+        .http_client(servers.clone())
         .authorizer(oauth)
         .protocol_version("2026-07-28");
 
@@ -478,7 +478,7 @@ async fn an_authorization_can_be_completed_in_another_process() {
     let store = Arc::new(MemoryStore::new());
     let process = || {
         OAuth::new(SERVER)
-            .http(servers.clone())
+            .http_client(servers.clone())
             .store(store.clone())
     };
     let client = connect(&servers, process()).await;
@@ -547,7 +547,7 @@ async fn the_prompt_timeout_limits_the_wait_for_the_redirect() {
 #[tokio::test]
 async fn without_a_user_agent_the_error_names_the_setting() {
     let servers = FakeServers::default();
-    let client = connect(&servers, OAuth::new(SERVER).http(servers.clone())).await;
+    let client = connect(&servers, OAuth::new(SERVER).http_client(servers.clone())).await;
 
     let reason = why(client.call_tool("x", ()).await);
 
@@ -572,10 +572,10 @@ async fn tokens_are_sent_over_plain_http_only_if_allowed() {
     let servers = FakeServers::default();
     let sent = async |oauth: OAuth| {
         let client = Client::connect(plain)
-            .http(servers.clone())
+            .http_client(servers.clone())
             .authorizer(
                 oauth
-                    .http(servers.clone())
+                    .http_client(servers.clone())
                     .user_agent(servers.consenting_user()),
             )
             .protocol_version("2026-07-28");

@@ -102,7 +102,7 @@ async fn only_the_configured_algorithms_are_accepted() {
     let with = |algorithms: &[Algorithm]| {
         let verifier = JwtVerifier::new(ISSUER, JWKS_URL).unwrap();
         let verifier = verifier.algorithms(algorithms.iter().copied());
-        guard(verifier.http(env.web.clone()), &env.clock)
+        guard(verifier.http_client(env.web.clone()), &env.clock)
     };
     let (listed, unlisted) = (
         with(&[Algorithm::Es256, Algorithm::Rs256]),
@@ -130,7 +130,7 @@ async fn require_at_jwt_refuses_other_token_types() {
         typed(json!("id+jwt")),
     ];
     let good = [typed(json!("at+jwt")), typed(json!("application/AT+JWT"))];
-    env.guard = guard(verifier.http(env.web.clone()), &env.clock);
+    env.guard = guard(verifier.http_client(env.web.clone()), &env.clock);
 
     for token in tokens {
         assert_refused(&env, &token, "the `typ` is not that of an access token").await;
@@ -262,7 +262,7 @@ async fn keys_are_not_fetched_from_private_addresses() {
         let at = "https://id.example/.well-known/oauth-authorization-server";
         env.web.put(at, &metadata);
         let verifier = JwtVerifier::discover(ISSUER).unwrap();
-        env.guard = guard(verifier.http(env.web.clone()), &env.clock);
+        env.guard = guard(verifier.http_client(env.web.clone()), &env.clock);
 
         let response = env.call_with(&claims()).await;
 
@@ -278,7 +278,7 @@ async fn metadata_of_another_issuer_are_refused() {
     let at = "https://id.example/.well-known/oauth-authorization-server";
     env.web.put(at, &metadata);
     let verifier = JwtVerifier::discover(ISSUER).unwrap();
-    env.guard = guard(verifier.http(env.web.clone()), &env.clock);
+    env.guard = guard(verifier.http_client(env.web.clone()), &env.clock);
 
     let response = env.call_with(&claims()).await;
 

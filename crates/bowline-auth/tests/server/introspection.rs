@@ -20,7 +20,7 @@ fn service(env: &TestEnv, answer: &Value) -> ResourceServerService<HttpService> 
     let verifier = Introspection::new(ISSUER, ENDPOINT)
         .unwrap()
         .credentials("files", "pass&word");
-    guard(verifier.http(env.web.clone()), &env.clock).layer(env.server.http())
+    guard(verifier.http_client(env.web.clone()), &env.clock).layer(env.server.http())
 }
 
 fn active() -> Value {
@@ -115,7 +115,7 @@ async fn responses_are_cached_for_the_configured_time() {
     let verifier = Introspection::new(ISSUER, ENDPOINT)
         .unwrap()
         .cache_for(Duration::from_secs(60))
-        .http(env.web.clone());
+        .http_client(env.web.clone());
     let service = guard(verifier, &env.clock).layer(env.server.http());
     let send = async || {
         send_request(&service, with_bearer(call("whoami"), "opaque"))
@@ -211,7 +211,7 @@ async fn introspection_supports_all_authentication_methods() {
     env.web.put(ENDPOINT, &active());
     let verifier = || Introspection::new(ISSUER, ENDPOINT).unwrap();
     let sent = async |verifier: Introspection| {
-        let guard = guard(verifier.http(env.web.clone()), &env.clock);
+        let guard = guard(verifier.http_client(env.web.clone()), &env.clock);
         let service = guard.layer(env.server.http());
         let response = send_request(&service, with_bearer(call("whoami"), "opaque")).await;
         assert_eq!(response.status(), StatusCode::OK);

@@ -20,7 +20,7 @@ async fn tokens_are_verified_with_the_keys_of_their_issuer() {
     env.web.put(OTHER_JWKS_URL, &json!({"keys": [other.jwk()]}));
     let jwt = |issuer, keys| {
         let verifier = JwtVerifier::new(issuer, keys).unwrap();
-        verifier.http(env.web.clone())
+        verifier.http_client(env.web.clone())
     };
     let verifier = Issuers::new()
         .issuer(ISSUER, jwt(ISSUER, JWKS_URL))
@@ -49,7 +49,7 @@ async fn opaque_tokens_go_to_the_opaque_verifier() {
     answer["active"] = json!(true);
     env.web.put(ENDPOINT, &answer);
     let opaque = Introspection::new(OTHER, ENDPOINT).unwrap();
-    let verifier = Issuers::new().opaque(opaque.http(env.web.clone()));
+    let verifier = Issuers::new().opaque(opaque.http_client(env.web.clone()));
     env.guard = guard(verifier, &env.clock).additional_issuer(OTHER);
 
     let opaque = env.call("opaque").await;
@@ -74,7 +74,7 @@ async fn a_tenant_is_resolved_once_and_an_unknown_issuer_is_refused() {
         let tenant = issuer.strip_prefix("https://id.example/")?;
         let is_known = tenant == "contoso";
         let verifier = is_known.then(|| JwtVerifier::new(issuer, JWKS_URL).unwrap())?;
-        Some(verifier.http(web.clone()))
+        Some(verifier.http_client(web.clone()))
     });
     let guard = guard(verifier, &env.clock);
     let token = |tenant: &str| {

@@ -131,7 +131,7 @@ async fn the_jwks_uri_of_the_issuer_metadata_is_used() {
     let metadata_url = "https://id.example/.well-known/openid-configuration";
     env.web.put(metadata_url, &metadata);
     let verifier = JwtVerifier::discover(ISSUER).unwrap();
-    env.guard = guard(verifier.http(env.web.clone()), &env.clock);
+    env.guard = guard(verifier.http_client(env.web.clone()), &env.clock);
 
     let response = env.call_with(&claims()).await;
 

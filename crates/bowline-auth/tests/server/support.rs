@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bowline::exchange::{BoxFuture, Dialect};
 use bowline::http::HttpService;
-use bowline::http::client::{HttpSend, RequestBody, ResponseBody};
+use bowline::http::client::{HttpClient, RequestBody, ResponseBody};
 use bowline::http::server::HttpBody;
 use bowline::{CallToolResult, Server, Tool};
 use bowline_auth::server::{JwtVerifier, ResourceServer, ResourceServerService};
@@ -175,7 +175,7 @@ impl FakeWeb {
     }
 }
 
-impl HttpSend for FakeWeb {
+impl HttpClient for FakeWeb {
     fn send(
         &self,
         request: Request<RequestBody>,
@@ -235,7 +235,7 @@ impl TestEnv {
         web.publish(&[&signer]);
         let verifier = JwtVerifier::new(ISSUER, JWKS_URL)
             .unwrap()
-            .http(web.clone());
+            .http_client(web.clone());
         let clock = TestClock(Arc::new(AtomicU64::new(NOW)));
         let guard = guard(verifier, &clock);
         let calls = Arc::new(AtomicUsize::new(0));

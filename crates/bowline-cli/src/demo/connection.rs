@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bowline::client::Connect;
+use bowline::client::ClientBuilder;
 use bowline::exchange::Dialect;
 use bowline::http::HttpService;
 use bowline::peer::Peer;
@@ -119,7 +119,7 @@ impl DemoConnection {
         };
         let client = connect
             .protocol_version(era.version())
-            .timeout(RELEASE_TIMEOUT)
+            .idle_timeout(RELEASE_TIMEOUT)
             .await?;
         Ok(Self {
             client,
@@ -168,7 +168,7 @@ fn server_command(counters: &Counters, record: &WireRecord) -> Result<Command> {
         .on_stderr(move |line| serve::parse_report(line, &report_to.0, &report_to.1)))
 }
 
-fn url(addr: SocketAddr) -> Connect {
+fn url(addr: SocketAddr) -> ClientBuilder {
     Client::connect(&format!("http://{addr}/mcp"))
 }
 

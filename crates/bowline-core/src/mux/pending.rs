@@ -39,7 +39,7 @@ pub struct CallOptions {
     /// The maximum time in total.
     pub total_timeout: Option<Duration>,
     /// Whether abandoning the call sends a cancel. [`AbandonReason::Cancelled`] always does.
-    pub cancel_on_abandon: bool,
+    pub cancel_on_drop: bool,
     /// The request of the peer whose handler makes the call; see [`OutgoingMessage`].
     pub within: Option<InFlightId>,
 }
@@ -51,7 +51,7 @@ impl Default for CallOptions {
             progress_token: None,
             idle_timeout: None,
             total_timeout: None,
-            cancel_on_abandon: true,
+            cancel_on_drop: true,
             within: None,
         }
     }
@@ -66,7 +66,7 @@ pub(super) struct PendingCall {
     /// The request, until it is sent.
     unsent: Option<UnsentRequest>,
     may_be_cancelled: bool,
-    cancel_on_abandon: bool,
+    cancel_on_drop: bool,
     /// Whether notifications may carry its id, and the peer may cancel it.
     is_subscription: bool,
     within: Option<InFlightId>,
@@ -103,7 +103,7 @@ impl PendingCall {
     /// Returns whether abandoning the call for this reason sends a cancel.
     pub(super) fn sends_cancel_for(&self, reason: &AbandonReason) -> bool {
         self.may_be_cancelled
-            && (self.cancel_on_abandon || matches!(reason, AbandonReason::Cancelled(_)))
+            && (self.cancel_on_drop || matches!(reason, AbandonReason::Cancelled(_)))
     }
 }
 
@@ -156,7 +156,7 @@ impl PendingCalls {
             token,
             deadlines,
             may_be_cancelled: !NEVER_CANCELLED.contains(&&*method),
-            cancel_on_abandon: options.cancel_on_abandon,
+            cancel_on_drop: options.cancel_on_drop,
             is_subscription: method == SubscriptionsListenRequest::NAME,
             within: options.within,
             unsent: Some(UnsentRequest {

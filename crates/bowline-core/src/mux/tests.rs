@@ -182,7 +182,7 @@ fn abandoning_a_sent_call_sends_one_cancel() {
 #[test]
 fn abandoning_a_call_that_may_not_be_cancelled_sends_nothing() {
     let opted_out = CallOptions {
-        cancel_on_abandon: false,
+        cancel_on_drop: false,
         ..CallOptions::default()
     };
     let calls = [

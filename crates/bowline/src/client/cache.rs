@@ -50,7 +50,7 @@ pub trait Cache: Send + Sync + 'static {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CacheKey {
-    /// The server: its URL, or what [`Connect::server_identity`](super::Connect::server_identity) set.
+    /// The server: its URL, or what [`ClientBuilder::server_identity`](super::ClientBuilder::server_identity) set.
     pub server: String,
     /// Who may use the result.
     pub owner: CacheOwner,
@@ -66,7 +66,7 @@ pub struct CacheKey {
 pub enum CacheOwner {
     /// Every client (`cacheScope` is `public`).
     Public,
-    /// The principal that the application set with [`Connect::principal`](super::Connect::principal).
+    /// The principal that the application set with [`ClientBuilder::principal`](super::ClientBuilder::principal).
     Principal(String),
     /// The signed-in user, as returned by [`Authorizer::identity`](crate::http::client::Authorizer::identity).
     Identity(String),

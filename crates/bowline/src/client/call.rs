@@ -268,7 +268,7 @@ impl Call {
     /// Returns whether the server rejected the headers of a tool call for the first time. They depend on the known
     /// tools, which may be outdated.
     fn may_lack_headers(&self, error: &Error) -> bool {
-        matches!(error, Error::Peer(error) if error.code == ErrorCode::HEADER_MISMATCH)
+        matches!(error, Error::Rpc(error) if error.code == ErrorCode::HEADER_MISMATCH)
             && self.request.method == CallToolRequest::NAME
             && self.client.inner.current_connection().argument_headers() == ArgumentHeaders::Sent
             && !self.has_corrected_headers

@@ -11,7 +11,7 @@ impl Client {
     /// Returns an error if the server does not declare the capability for `method`. Unknown capabilities pass.
     pub(super) fn check_capability(&self, method: &str) -> Result<()> {
         let missing = self
-            .capabilities()
+            .server_capabilities()
             .and_then(|declared| missing_capability(declared, self.dialect(), method));
         match missing {
             None => Ok(()),
@@ -24,7 +24,7 @@ impl Client {
 
     /// Removes from `filter` what the server does not declare, unless its capabilities are unknown or not checked.
     pub(super) fn supported_filter(&self, filter: SubscriptionFilter) -> SubscriptionFilter {
-        match self.capabilities() {
+        match self.server_capabilities() {
             Some(declared) if self.inner.config.checks_capabilities => {
                 restrict_filter(filter, declared)
             }

@@ -1,4 +1,4 @@
-//! [`Change`], a change notification of a server, and [`Changes`], the filter of a subscription.
+//! [`Change`], a change notification of a server, and [`ChangeFilter`], the filter of a subscription.
 
 use bowline_core::Notification;
 use bowline_types::{
@@ -50,15 +50,15 @@ impl From<Notification> for Change {
 /// # Examples
 ///
 /// ```
-/// use bowline::client::Changes;
+/// use bowline::client::ChangeFilter;
 ///
-/// let wanted = Changes::new().tools().resource("file:///notes.txt");
+/// let wanted = ChangeFilter::new().tools().resource("file:///notes.txt");
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[must_use = "a filter does nothing until it is passed to `Client::subscribe` or `Client::watch`"]
-pub struct Changes(SubscriptionFilter);
+pub struct ChangeFilter(SubscriptionFilter);
 
-impl Changes {
+impl ChangeFilter {
     /// Creates an empty filter.
     pub fn new() -> Self {
         Self::default()
@@ -95,8 +95,8 @@ impl Changes {
     }
 }
 
-impl From<Changes> for SubscriptionFilter {
-    fn from(changes: Changes) -> Self {
+impl From<ChangeFilter> for SubscriptionFilter {
+    fn from(changes: ChangeFilter) -> Self {
         changes.0
     }
 }

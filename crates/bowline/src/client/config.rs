@@ -12,7 +12,7 @@ use super::cache::{Cache, MemoryCache};
 use super::cache_policy::{CachePolicy, CacheScopeOptions, IdentitySource};
 use super::known_tools::KnownTools;
 use super::notification_dispatch::{NotificationDispatch, OnError, OnLog, OnNotification};
-use super::{Connect, KnownServer, OutputValidation};
+use super::{ClientBuilder, KnownServer, OutputValidation};
 use crate::Error;
 use crate::exchange::{Responder, TraceContext};
 
@@ -93,7 +93,7 @@ impl ClientConfig {
     }
 }
 
-impl Connect {
+impl ClientBuilder {
     /// Uses the protocol version of an earlier connection instead of probing the server.
     ///
     /// A modern server gets no message before the first request, a legacy one its handshake. If the version turns out
@@ -158,7 +158,7 @@ impl Connect {
     /// Calls `on_notification` with each notification of the server except log messages and progress, including
     /// unknown methods.
     ///
-    /// It is called like the callback of [`Connect::on_log`], after the cache has evicted what changed.
+    /// It is called like the callback of [`ClientBuilder::on_log`], after the cache has evicted what changed.
     pub fn on_notification(
         mut self,
         on_notification: impl Fn(&Notification) + Send + Sync + 'static,
@@ -170,7 +170,7 @@ impl Connect {
     /// Sets a callback for errors that belong to no call: an error response without an id, a malformed message, and a
     /// request that the server's version does not have. They are logged as well.
     ///
-    /// The callback is called like that of [`Connect::on_log`]. Over Streamable HTTP of 2026-07-28 every error
+    /// The callback is called like that of [`ClientBuilder::on_log`]. Over Streamable HTTP of 2026-07-28 every error
     /// belongs to a call.
     ///
     /// # Examples
@@ -219,7 +219,7 @@ impl Connect {
     }
 
     /// Sends requests even if the server did not declare the capability for them.
-    pub fn unchecked(mut self) -> Self {
+    pub fn skip_capability_check(mut self) -> Self {
         self.config.checks_capabilities = false;
         self
     }

@@ -15,7 +15,7 @@ use crate::sync::Mutex;
 
 /// A cache of HTTP servers that are known to be legacy.
 ///
-/// Clients use the [process-wide](Self::shared) one unless [`Connect::era_cache`](super::Connect::era_cache) sets
+/// Clients use the [process-wide](Self::shared) one unless [`ClientBuilder::era_cache`](super::ClientBuilder::era_cache) sets
 /// another. A client sends `initialize` to a cached server without probing it first, for an hour: after that the
 /// server may have been upgraded. A server that rejects `initialize` is removed and probed.
 ///

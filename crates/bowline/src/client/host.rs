@@ -44,7 +44,7 @@ use crate::exchange::{BoxFuture, Context, Params, Responder};
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Default)]
-#[must_use = "a host does nothing until it is passed to `Connect::host`"]
+#[must_use = "a host does nothing until it is passed to `ClientBuilder::host`"]
 pub struct Host {
     form: Option<HostFn<ElicitRequestFormParams, ElicitResult>>,
     url: Option<HostFn<ElicitRequestUrlParams, ElicitResult>>,

@@ -138,7 +138,7 @@ fn check_answer(key: &str, answer: Result<Answer>) -> Result<Json> {
         Ok(Answer::InputRequired(_) | Answer::Extension { .. }) => Err(Error::misuse(format!(
             "the host returned an incomplete result for the input request `{key}`"
         ))),
-        Err(Error::Peer(refusal)) => Err(Error::Cancelled {
+        Err(Error::Rpc(refusal)) => Err(Error::Cancelled {
             reason: format!("the host refused `{key}`: {}", refusal.message),
         }),
         Err(error) => Err(error),

@@ -250,7 +250,7 @@ impl<M: PaginatedMethod> ItemStream<M> {
         while let Some(item) = self.next().await {
             match item {
                 Ok(item) => items.push(item),
-                Err(Error::Peer(error))
+                Err(Error::Rpc(error))
                     if error.code == ErrorCode::INVALID_PARAMS && self.pages > 0 =>
                 {
                     // Probably the cursor has expired, and the earlier pages belong to an outdated list. Start over,

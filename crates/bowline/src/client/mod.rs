@@ -1,7 +1,7 @@
 //! [`Client`], a connection to a server, and what its methods return.
 
-mod connect;
-pub use connect::Connect;
+mod builder;
+pub use builder::ClientBuilder;
 
 mod config;
 
@@ -64,10 +64,10 @@ pub use cache::{Cache, CacheEntry, CacheKey, CacheOwner, MemoryCache};
 mod cache_policy;
 
 mod changes;
-pub use changes::{Change, Changes};
+pub use changes::{Change, ChangeFilter};
 
 mod subscription;
-pub use subscription::{Subscribe, Subscription, SubscriptionEnd};
+pub use subscription::{Subscription, SubscriptionBuilder, SubscriptionEnd};
 
 mod watch;
 pub use watch::Watch;
@@ -149,8 +149,8 @@ impl Client {
     /// let client = bowline::Client::in_process(&server).await?;
     /// # Ok(()) }
     /// ```
-    pub fn in_process<R: Responder + Clone>(server: &R) -> Connect {
-        Connect::in_process(Arc::new(server.clone()))
+    pub fn in_process<R: Responder + Clone>(server: &R) -> ClientBuilder {
+        ClientBuilder::in_process(Arc::new(server.clone()))
     }
 
     /// Connects over a [`Wire`].
@@ -164,8 +164,8 @@ impl Client {
     /// let client = bowline::Client::from_wire(client_wire).await?;
     /// # Ok(()) }
     /// ```
-    pub fn from_wire(wire: impl Wire) -> Connect {
-        Connect::over_wire(Box::new(wire))
+    pub fn from_wire(wire: impl Wire) -> ClientBuilder {
+        ClientBuilder::over_wire(Box::new(wire))
     }
 
     /// Starts a server as a child process, without a shell, and connects to it.
@@ -174,7 +174,7 @@ impl Client {
     /// stderr. The child is terminated with the connection and never outlives it; [`Client::close`] returns after it
     /// was reaped. [`Command`] documents what it inherits and how it is terminated.
     ///
-    /// If the child exits at the version probe, or [does not respond](Connect::respawn_after) after it, as some older
+    /// If the child exits at the version probe, or [does not respond](ClientBuilder::respawn_after) after it, as some older
     /// servers do, it is started once more. Later it is started again only by [`Client::restart`].
     ///
     /// # Examples
@@ -190,8 +190,8 @@ impl Client {
     /// ```
     ///
     /// [`Command`]: crate::wire::Command
-    pub fn spawn(command: impl Into<Command>) -> Connect {
-        Connect::child(command.into())
+    pub fn spawn(command: impl Into<Command>) -> ClientBuilder {
+        ClientBuilder::child(command.into())
     }
 
     /// Subscribes to changes at the server (`subscriptions/listen`).
@@ -202,16 +202,16 @@ impl Client {
     ///
     /// ```
     /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
-    /// use bowline::client::Changes;
+    /// use bowline::client::ChangeFilter;
     ///
-    /// let mut changes = client.subscribe(Changes::new().resource("file:///notes.txt")).await?;
+    /// let mut changes = client.subscribe(ChangeFilter::new().resource("file:///notes.txt")).await?;
     /// while let Some(change) = changes.next().await? {
     ///     println!("{change:?}");
     /// }
     /// # Ok(()) }
     /// ```
-    pub fn subscribe(&self, changes: impl Into<SubscriptionFilter>) -> Subscribe {
-        Subscribe::new(self, changes.into())
+    pub fn subscribe(&self, changes: impl Into<SubscriptionFilter>) -> SubscriptionBuilder {
+        SubscriptionBuilder::new(self, changes.into())
     }
 
     /// Subscribes to changes at the server, and subscribes again whenever the subscription ends.
@@ -220,9 +220,9 @@ impl Client {
     ///
     /// ```
     /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
-    /// use bowline::client::{Change, Changes};
+    /// use bowline::client::{Change, ChangeFilter};
     ///
-    /// let mut changes = client.watch(Changes::new().tools());
+    /// let mut changes = client.watch(ChangeFilter::new().tools());
     /// while let Some(change) = changes.next().await? {
     ///     if matches!(change, Change::Tools | Change::Missed) {
     ///         let tools = client.list_tools().await?;
@@ -282,7 +282,7 @@ impl Client {
             .set_principal(principal.into());
     }
 
-    /// Returns the server's protocol version and capabilities, for [`Connect::known_server`] at the next connection.
+    /// Returns the server's protocol version and capabilities, for [`ClientBuilder::known_server`] at the next connection.
     #[must_use]
     pub fn known_server(&self) -> KnownServer {
         KnownServer::new(self.dialect(), self.server().cloned())
@@ -297,7 +297,7 @@ impl Client {
 
     /// Returns the server's name and version (`serverInfo`), if the server sent them.
     #[must_use]
-    pub fn server_implementation(&self) -> Option<Implementation> {
+    pub fn server_info(&self) -> Option<Implementation> {
         self.server()?.meta.as_ref()?.server_info().ok().flatten()
     }
 
@@ -307,11 +307,11 @@ impl Client {
     ///
     /// ```
     /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
-    /// let has_prompts = client.capabilities().is_some_and(|offered| offered.prompts.is_some());
+    /// let has_prompts = client.server_capabilities().is_some_and(|offered| offered.prompts.is_some());
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn capabilities(&self) -> Option<&ServerCapabilities> {
+    pub fn server_capabilities(&self) -> Option<&ServerCapabilities> {
         self.server().map(|server| &server.capabilities)
     }
 
@@ -373,7 +373,7 @@ impl Client {
         }
     }
 
-    /// Returns the current trace from [`Connect::trace`].
+    /// Returns the current trace from [`ClientBuilder::trace`].
     fn trace(&self) -> Option<TraceContext> {
         self.inner.config.trace.as_ref().and_then(|trace| trace())
     }

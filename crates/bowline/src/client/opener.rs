@@ -234,7 +234,7 @@ impl Opener<'_> {
         let limit = Some(self.config.timeout);
         caller.dialect = offered;
         let mut answer = discover(&*transport, &caller, limit).await;
-        if let Err(Error::Peer(error)) = &answer
+        if let Err(Error::Rpc(error)) = &answer
             && let Some(modern) = judge_rejected_initialize(error, versions)
         {
             caller.dialect = modern;
@@ -302,7 +302,7 @@ async fn within<T>(limit: Duration, future: impl Future<Output = Result<T>>) -> 
 fn as_outcome(answer: &Result<Json>) -> Option<Outcome> {
     match answer {
         Ok(result) => Some(Ok(result.clone())),
-        Err(Error::Peer(error)) => Some(Err(error.clone())),
+        Err(Error::Rpc(error)) => Some(Err(error.clone())),
         // On a duplex wire an answer that violates the protocol is a sign of an older server.
         Err(Error::Protocol { .. }) => Some(Err(RpcError::new(
             ErrorCode::INTERNAL_ERROR,

@@ -59,7 +59,7 @@ impl Client {
             return false;
         };
         let is_open = !remembered.is_settled.load(Ordering::Acquire);
-        let is_of_the_server = matches!(error, Error::Peer(_)) || status_of(error).is_some();
+        let is_of_the_server = matches!(error, Error::Rpc(_)) || status_of(error).is_some();
         // Another call may have corrected the version while this request was in flight.
         is_of_the_server && (is_open || dialect != self.dialect())
     }
@@ -108,7 +108,7 @@ impl Client {
 /// Returns whether the error proves that the server did not run the request.
 pub(super) fn cannot_have_run(error: &Error) -> bool {
     match error {
-        Error::Peer(error) => matches!(
+        Error::Rpc(error) => matches!(
             error.code,
             ErrorCode::UNSUPPORTED_PROTOCOL_VERSION
                 | ErrorCode::HEADER_MISMATCH

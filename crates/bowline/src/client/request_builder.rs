@@ -33,7 +33,7 @@ use crate::{Error, Result};
 /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
 /// let reply = client
 ///     .call_tool("index", serde_json::json!({"path": "src"}))
-///     .timeout(Duration::from_secs(5))
+///     .idle_timeout(Duration::from_secs(5))
 ///     .on_progress(|report| println!("{} so far", report.progress))
 ///     .await?;
 /// # Ok(()) }
@@ -103,7 +103,7 @@ impl<K> RequestBuilder<K> {
         self
     }
 
-    /// Sets the idle timeout, which progress notifications restart.
+    /// Sets the idle timeout, which progress notifications restart. 60 s by default.
     ///
     /// # Examples
     ///
@@ -111,17 +111,18 @@ impl<K> RequestBuilder<K> {
     /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
     /// use std::time::Duration;
     ///
-    /// let index = client.call_tool("index", ()).timeout(Duration::from_secs(5)).total_timeout(Duration::from_secs(60));
+    /// let index = client.call_tool("index", ()).idle_timeout(Duration::from_secs(5)).timeout(Duration::from_secs(60));
     /// index.on_progress(|report| println!("{}", report.progress)).await?;
     /// # Ok(()) }
     /// ```
-    pub fn timeout(mut self, timeout: Duration) -> Self {
+    pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.options.call_options.idle_timeout = Some(timeout);
         self
     }
 
-    /// Sets the total timeout, which nothing extends.
-    pub fn total_timeout(mut self, timeout: Duration) -> Self {
+    /// Sets the timeout of the whole call, with all of its rounds. Progress does not extend it; it is paused while the
+    /// user signs in. There is none by default.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.call_options.total_timeout = Some(timeout);
         self
     }
@@ -142,7 +143,7 @@ impl<K> RequestBuilder<K> {
     }
 
     /// Sets the trace context; inside a handler, use that of [its own request](crate::Context::trace). `None` uses
-    /// [`Connect::trace`](super::Connect::trace).
+    /// [`ClientBuilder::trace`](super::ClientBuilder::trace).
     ///
     /// Sent as `traceparent` and `tracestate` in `_meta`, unless `_meta` contains them already.
     ///
@@ -174,7 +175,7 @@ impl<K> RequestBuilder<K> {
     ///
     /// ```
     /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
-    /// let mut call = client.call_tool("rebuild", ()).cancel_on_abandon(false).start();
+    /// let mut call = client.call_tool("rebuild", ()).cancel_on_drop(false).start();
     /// tokio::select! {
     ///     reply = &mut call => println!("{}", reply?.text()),
     ///     () = user_went_home() => drop(call), // the server finishes the work
@@ -182,8 +183,8 @@ impl<K> RequestBuilder<K> {
     /// # async fn user_went_home() {}
     /// # Ok(()) }
     /// ```
-    pub fn cancel_on_abandon(mut self, cancel: bool) -> Self {
-        self.options.call_options.cancel_on_abandon = cancel;
+    pub fn cancel_on_drop(mut self, cancel: bool) -> Self {
+        self.options.call_options.cancel_on_drop = cancel;
         self
     }
 
@@ -202,13 +203,13 @@ impl<K> RequestBuilder<K> {
     }
 
     /// Sends the request without reading or writing the cache.
-    pub fn uncached(mut self) -> Self {
+    pub fn bypass_cache(mut self) -> Self {
         self.options.cache_mode = CacheMode::NoStore;
         self
     }
 
     /// Sends the request even if the server did not declare the capability for it.
-    pub fn unchecked(mut self) -> Self {
+    pub fn skip_capability_check(mut self) -> Self {
         self.options.is_checked = false;
         self
     }

@@ -65,7 +65,7 @@ impl Client {
     /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
     /// let reply = client
     ///     .call_tool("add", serde_json::json!({"a": 1, "b": 2}))
-    ///     .timeout(Duration::from_secs(5))
+    ///     .idle_timeout(Duration::from_secs(5))
     ///     .await?;
     /// let sum: i64 = reply.structured()?;
     /// # Ok(()) }
@@ -160,7 +160,7 @@ impl Client {
     ///
     /// ```
     /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
-    /// client.ping().timeout(std::time::Duration::from_secs(1)).await?;
+    /// client.ping().idle_timeout(std::time::Duration::from_secs(1)).await?;
     /// # Ok(()) }
     /// ```
     pub fn ping(&self) -> RequestBuilder<Ping> {
@@ -170,7 +170,7 @@ impl Client {
         } else {
             DiscoverRequest::NAME
         };
-        RequestBuilder::new(self, method, Ok(Json::empty_object()), Ping).uncached()
+        RequestBuilder::new(self, method, Ok(Json::empty_object()), Ping).bypass_cache()
     }
 
     /// Sets the minimum severity of log messages from the server (`logging/setLevel`).
@@ -192,7 +192,7 @@ impl Client {
         RequestBuilder::new(self, SetLevelRequest::NAME, params, kind)
     }
 
-    /// Sends the log level of `Connect::log_level`, if the protocol version has `logging/setLevel`.
+    /// Sends the log level of `ClientBuilder::log_level`, if the protocol version has `logging/setLevel`.
     pub(super) async fn send_log_level(&self) {
         if let Some(level) = self.caller().log_level
             && let Err(error) = self.set_log_level(level).await
@@ -223,16 +223,17 @@ impl Client {
     ///
     /// ```
     /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
-    /// let reply = client.raw("com.example/rebuild", serde_json::json!({"target": "docs"})).await?;
+    /// let reply = client.request_raw("com.example/rebuild", serde_json::json!({"target": "docs"})).await?;
     /// println!("{}", reply.json());
     /// # Ok(()) }
     /// ```
-    pub fn raw(
+    pub fn request_raw(
         &self,
         method: impl Into<String>,
         params: impl Serialize,
     ) -> RequestBuilder<Untyped> {
-        RequestBuilder::new(self, method.into(), encode_object(&params), Untyped).unchecked()
+        RequestBuilder::new(self, method.into(), encode_object(&params), Untyped)
+            .skip_capability_check()
     }
 }
 

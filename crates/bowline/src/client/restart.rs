@@ -1,7 +1,7 @@
 //! [`Client::restart`], which starts a child process again with the same command and configuration.
 
-use super::connect::ConnectTarget;
-use super::{Change, Client, Connect};
+use super::builder::ConnectTarget;
+use super::{Change, Client, ClientBuilder};
 use crate::{Error, Result};
 
 impl Client {
@@ -47,7 +47,7 @@ impl Client {
         let mut config = self.inner.config.clone();
         config.known_server = Some(self.known_server());
         config.caller.log_level = self.caller().log_level;
-        let connect = Connect::with_config(ConnectTarget::Child(child.clone()), config);
+        let connect = ClientBuilder::with_config(ConnectTarget::Child(child.clone()), config);
         connect.connect_with(notifications).await
     }
 }

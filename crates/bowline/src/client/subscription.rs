@@ -1,4 +1,4 @@
-//! [`Subscription`], a stream of change notifications, and [`Subscribe`], which opens one.
+//! [`Subscription`], a stream of change notifications, and [`SubscriptionBuilder`], which opens one.
 //!
 //! One API for both eras: where the protocol has no `subscriptions/listen`, the channel emulates it.
 
@@ -30,21 +30,21 @@ use crate::{Error, Result};
 ///
 /// ```
 /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
-/// use bowline::client::Changes;
+/// use bowline::client::ChangeFilter;
 ///
-/// let changes = client.subscribe(Changes::lists()).id("news").await?;
+/// let changes = client.subscribe(ChangeFilter::lists()).id("news").await?;
 /// println!("the server agreed to {:?}", changes.acknowledged_filter());
 /// # Ok(()) }
 /// ```
 #[must_use = "the request is sent only when this is awaited"]
 #[derive(Debug)]
-pub struct Subscribe {
+pub struct SubscriptionBuilder {
     client: Client,
     filter: SubscriptionFilter,
     options: CallOptions,
 }
 
-impl Subscribe {
+impl SubscriptionBuilder {
     pub(super) fn new(client: &Client, filter: SubscriptionFilter) -> Self {
         Self {
             client: client.clone(),
@@ -81,7 +81,7 @@ impl Subscribe {
     }
 }
 
-impl IntoFuture for Subscribe {
+impl IntoFuture for SubscriptionBuilder {
     type Output = Result<Subscription>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
@@ -102,9 +102,9 @@ impl IntoFuture for Subscribe {
 ///
 /// ```
 /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
-/// use bowline::client::{Change, Changes};
+/// use bowline::client::{Change, ChangeFilter};
 ///
-/// let mut changes = client.subscribe(Changes::new().tools()).await?;
+/// let mut changes = client.subscribe(ChangeFilter::new().tools()).await?;
 /// while let Some(change) = changes.next().await? {
 ///     if change == Change::Tools {
 ///         let tools = client.list_tools().await?;
@@ -128,9 +128,9 @@ pub struct Subscription {
 ///
 /// ```
 /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
-/// use bowline::client::{Changes, SubscriptionEnd};
+/// use bowline::client::{ChangeFilter, SubscriptionEnd};
 ///
-/// let mut changes = client.subscribe(Changes::new().tools()).await?;
+/// let mut changes = client.subscribe(ChangeFilter::new().tools()).await?;
 /// while let Ok(Some(change)) = changes.next().await {
 ///     println!("{change:?}");
 /// }

@@ -36,9 +36,9 @@ use crate::{Error, Result};
 ///
 /// ```
 /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
-/// use bowline::client::{Change, Changes};
+/// use bowline::client::{Change, ChangeFilter};
 ///
-/// let mut changes = client.watch(Changes::new().tools());
+/// let mut changes = client.watch(ChangeFilter::new().tools());
 /// while let Some(change) = changes.next().await? {
 ///     if matches!(change, Change::Tools | Change::Missed) {
 ///         println!("{} tools", client.list_tools().await?.len());

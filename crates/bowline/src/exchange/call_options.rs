@@ -30,7 +30,7 @@ pub struct CallOptions {
     pub total_timeout: Option<Duration>,
     /// Whether dropping the exchange, or a timeout, cancels the request. [`Exchange::cancel`](super::Exchange::cancel)
     /// always does.
-    pub cancel_on_abandon: bool,
+    pub cancel_on_drop: bool,
 }
 
 impl Default for CallOptions {
@@ -39,7 +39,7 @@ impl Default for CallOptions {
             id: None,
             idle_timeout: None,
             total_timeout: None,
-            cancel_on_abandon: true,
+            cancel_on_drop: true,
         }
     }
 }
@@ -50,7 +50,7 @@ impl From<CallOptions> for mux::CallOptions {
             id: options.id,
             idle_timeout: options.idle_timeout,
             total_timeout: options.total_timeout,
-            cancel_on_abandon: options.cancel_on_abandon,
+            cancel_on_drop: options.cancel_on_drop,
             ..Self::default()
         }
     }

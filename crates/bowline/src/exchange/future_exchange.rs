@@ -28,7 +28,7 @@ impl Exchange {
             future,
             has_started: false,
             pause,
-            detach_timeout: (!options.cancel_on_abandon).then(|| {
+            detach_timeout: (!options.cancel_on_drop).then(|| {
                 let limit = options.total_timeout.or(options.idle_timeout);
                 limit.unwrap_or(MAX_DETACHED)
             }),

@@ -145,7 +145,7 @@ pub trait Channel: Send + Sync + 'static {
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> bowline::Result<()> {
 /// let client = Client::in_process(&empty).protocol_version("2026-07-28").await?;
-/// client.raw("com.example/anything", ()).await?;
+/// client.request_raw("com.example/anything", ()).await?;
 /// # Ok(()) }
 /// ```
 pub trait Responder: Send + Sync + 'static {
@@ -367,7 +367,7 @@ impl std::fmt::Debug for Exchange {
 }
 
 impl Answer {
-    /// Converts an unsealed outcome; a JSON-RPC error becomes [`Error::Peer`].
+    /// Converts an unsealed outcome; a JSON-RPC error becomes [`Error::Rpc`].
     pub(crate) fn from_unsealed(
         unsealed: Result<Unsealed, bowline_core::era::ResultViolation>,
     ) -> Result<Self> {
@@ -381,7 +381,7 @@ impl Answer {
                 result_type,
                 result,
             }),
-            Ok(Unsealed::Failed(error)) => Err(Error::Peer(error)),
+            Ok(Unsealed::Failed(error)) => Err(Error::Rpc(error)),
             Err(violation) => Err(Error::protocol(violation.to_string())),
         }
     }

@@ -11,7 +11,7 @@ use crate::sync::Mutex;
 /// ```
 /// use bowline::Progress;
 ///
-/// let half = Progress::at(2.0).of(4.0).message("second of four files");
+/// let half = Progress::new(2.0).total(4.0).message("second of four files");
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "progress is sent by `Context::progress`"]
@@ -23,7 +23,7 @@ pub struct Progress {
 
 impl Progress {
     /// Creates a report of `progress`, in any unit. It must increase from one report to the next.
-    pub fn at(at: f64) -> Self {
+    pub fn new(at: f64) -> Self {
         Self {
             at,
             total: None,
@@ -32,7 +32,7 @@ impl Progress {
     }
 
     /// Sets the `total`.
-    pub fn of(mut self, total: f64) -> Self {
+    pub fn total(mut self, total: f64) -> Self {
         self.total = Some(total);
         self
     }
@@ -56,7 +56,7 @@ impl Progress {
 
 impl From<f64> for Progress {
     fn from(at: f64) -> Self {
-        Self::at(at)
+        Self::new(at)
     }
 }
 
@@ -142,7 +142,7 @@ mod tests {
         let reports = ProgressReports::default();
         let sent = RefCell::new(Vec::new());
 
-        reports.send(Progress::at(1.0), |progress| {
+        reports.send(Progress::new(1.0), |progress| {
             if progress.at == 1.0 {
                 for at in [2.0, 4.0, 3.0] {
                     reports.send(at.into(), |it| sent.borrow_mut().push(it.at));
@@ -150,7 +150,7 @@ mod tests {
             }
             sent.borrow_mut().push(progress.at);
         });
-        reports.send(Progress::at(5.0), |it| sent.borrow_mut().push(it.at));
+        reports.send(Progress::new(5.0), |it| sent.borrow_mut().push(it.at));
 
         assert_eq!(sent.into_inner(), [1.0, 4.0, 5.0]);
     }
@@ -161,8 +161,8 @@ mod tests {
         let sent = RefCell::new(Vec::new());
 
         let panicking = AssertUnwindSafe(|| {
-            reports.send(Progress::at(1.0), |_| {
-                reports.send(Progress::at(2.0), |_| {});
+            reports.send(Progress::new(1.0), |_| {
+                reports.send(Progress::new(2.0), |_| {});
                 panic!("the sink panics")
             });
         });
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn a_total_that_is_not_finite_is_omitted() {
         for (total, expected) in [(4.0, Some(4.0)), (f64::NAN, None), (f64::INFINITY, None)] {
-            let params = Progress::at(1.0).of(total).into_params(1.into());
+            let params = Progress::new(1.0).total(total).into_params(1.into());
 
             assert_eq!(params.total, expected);
         }

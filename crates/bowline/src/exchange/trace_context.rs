@@ -8,7 +8,7 @@ use crate::{Error, Result};
 ///
 /// It is sent in the `_meta` of requests. Handlers read it by [`Context::trace`](super::Context::trace) and forward it
 /// to other servers by [`RequestBuilder::trace`](crate::client::RequestBuilder::trace).
-/// [`Connect::trace`](crate::client::Connect::trace) sets it for all requests of a client.
+/// [`ClientBuilder::trace`](crate::client::ClientBuilder::trace) sets it for all requests of a client.
 ///
 /// # Examples
 ///

@@ -365,7 +365,7 @@ impl Driver {
                 tracing::warn!(error = %what, "received an error response without an id");
                 self.peer
                     .notification_hub()
-                    .run_error_callback(&Error::Peer(error));
+                    .run_error_callback(&Error::Rpc(error));
             }
             MuxEvent::Warning(ProtocolWarning::Overload(id, limit)) => {
                 self.overloaded(&id, limit);

@@ -175,7 +175,7 @@ impl EmulatedListen {
         let request = self.request::<SubscribeRequest>(&params);
         // Not cancelled when dropped: after a cancel it is unknown whether the server subscribed. `Drop` unsubscribes.
         let options = CallOptions {
-            cancel_on_abandon: false,
+            cancel_on_drop: false,
             ..deadline_options()
         };
         let generation = self.peer.with(|state| state.legacy.generation);

@@ -24,18 +24,18 @@ pub enum ServerChange {
 
 /// A publish/subscribe bus for change notifications.
 ///
-/// Defaults to a [`LocalBus`] of the server. Where several replicas serve the same clients, implement a bus that
-/// forwards each change to the other replicas, and publishes what it receives from them to a [`LocalBus`], to
+/// Defaults to a [`LocalChangeBus`] of the server. Where several replicas serve the same clients, implement a bus that
+/// forwards each change to the other replicas, and publishes what it receives from them to a [`LocalChangeBus`], to
 /// which [`subscribe`](Self::subscribe) delegates. Publishing a change twice is harmless.
 ///
 /// # Examples
 ///
 /// ```
-/// use bowline::server::{ServerChange, ChangeBus, ChangeReceiver, LocalBus};
+/// use bowline::server::{ServerChange, ChangeBus, ChangeReceiver, LocalChangeBus};
 ///
 /// /// Forwards changes to the other replicas.
 /// struct Replicated {
-///     here: LocalBus,
+///     here: LocalChangeBus,
 ///     others: std::sync::mpsc::Sender<String>,
 /// }
 ///
@@ -66,14 +66,14 @@ pub trait ChangeBus: Send + Sync + 'static {
 ///
 /// ```
 /// use bowline::Server;
-/// use bowline::server::LocalBus;
+/// use bowline::server::LocalChangeBus;
 ///
-/// let bus = LocalBus::default();
-/// let public = Server::new("public", "1.0.0").bus(bus.clone());
-/// let admin = Server::new("admin", "1.0.0").bus(bus);
+/// let bus = LocalChangeBus::default();
+/// let public = Server::new("public", "1.0.0").change_bus(bus.clone());
+/// let admin = Server::new("admin", "1.0.0").change_bus(bus);
 /// ```
 #[derive(Clone, Debug)]
-pub struct LocalBus(broadcast::Sender<Arc<QueuedChange>>);
+pub struct LocalChangeBus(broadcast::Sender<Arc<QueuedChange>>);
 
 /// A subscription to a [`ChangeBus`], returned by [`ChangeBus::subscribe`].
 #[derive(Debug)]
@@ -124,7 +124,7 @@ impl QueuedChange {
     }
 }
 
-impl ChangeBus for LocalBus {
+impl ChangeBus for LocalChangeBus {
     fn publish(&self, change: ServerChange) {
         if self.0.receiver_count() == 0 {
             return;
@@ -137,7 +137,7 @@ impl ChangeBus for LocalBus {
     }
 }
 
-impl Default for LocalBus {
+impl Default for LocalChangeBus {
     fn default() -> Self {
         Self(broadcast::Sender::new(BUS_CAPACITY))
     }
@@ -171,7 +171,7 @@ impl ChangeReceiver {
 /// # Examples
 ///
 /// ```
-/// let server = bowline::Server::new("notes", "1.0.0").resource_updates();
+/// let server = bowline::Server::new("notes", "1.0.0").resource_subscriptions();
 /// server.changed().resource_updated("file:///notes.txt");
 /// ```
 pub struct ChangeNotifier<'a> {

@@ -23,7 +23,7 @@ use crate::exchange::{BoxFuture, Context};
 /// let languages = Completer::for_prompt("greet", "language", async |input, _cx| {
 ///     Ok(input.matching(["Danish", "Dutch", "French"]))
 /// });
-/// let server = Server::new("greeter", "1.0.0").prompt(greet).completion(languages);
+/// let server = Server::new("greeter", "1.0.0").prompt(greet).completer(languages);
 /// ```
 #[derive(Clone)]
 #[must_use = "a completer does nothing until it is added with `Server::completion`"]

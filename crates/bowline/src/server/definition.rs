@@ -32,7 +32,7 @@ pub(super) struct ServerDefinition {
     pub(super) resources: Registry<Resource>,
     pub(super) templates: Registry<ResourceTemplate>,
     pub(super) completers: BTreeMap<CompletionTarget, RegistryEntry<Completer>>,
-    pub(super) resource_updates: bool,
+    pub(super) resource_subscriptions: bool,
     /// The default logger name; `None` without the `logging` capability.
     pub(super) logger: Option<Arc<str>>,
     pub(super) on_roots_changed: Vec<OnRootsChanged>,
@@ -94,7 +94,7 @@ impl ServerDefinition {
             resources: Registry::default(),
             templates: Registry::default(),
             completers: BTreeMap::new(),
-            resource_updates: false,
+            resource_subscriptions: false,
             logger: None,
             on_roots_changed: Vec::new(),
             state: Extensions::default(),
@@ -213,7 +213,7 @@ impl ServerDefinition {
     }
 
     pub(super) fn has_resources(&self) -> bool {
-        self.resource_updates
+        self.resource_subscriptions
             || self.resources.snapshot().is_advertised()
             || self.templates.snapshot().is_advertised()
     }
@@ -283,7 +283,7 @@ impl ServerDefinition {
                 .resources
                 .insert(ResourcesCapability::default());
             resources.list_changed = Some(true);
-            resources.subscribe = self.resource_updates.then_some(true);
+            resources.subscribe = self.resource_subscriptions.then_some(true);
         }
         capabilities.completions = self.has_completions().then(CapabilitySettings::default);
         capabilities.logging = self.logger.is_some().then(CapabilitySettings::default);

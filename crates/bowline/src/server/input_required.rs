@@ -20,16 +20,16 @@ use bowline_core::input::{
 use bowline_core::{Outcome, shortened};
 use bowline_types::{CallToolResult, ContentBlock, ErrorCode, Json, RpcError};
 
-use super::request_state::{StateBinding, StateError, StateKeys, max_text_len};
+use super::request_state::{RequestStateKeys, StateBinding, StateError, max_text_len};
 use crate::exchange::{BoxFuture, Context, DEFAULT_CLIENT_REQUEST_TIMEOUT, InputRound, OnceGuard};
-use crate::{MarkStore, MemoryMarkStore};
+use crate::{MemoryOnceStore, OnceStore};
 
 /// The settings for input from clients.
 #[derive(Clone)]
 pub(super) struct InputOptions {
-    pub(super) keys: StateKeys,
+    pub(super) keys: RequestStateKeys,
     /// Marks the effects of `Context::once`.
-    pub(super) mark_store: Arc<dyn MarkStore>,
+    pub(super) once_store: Arc<dyn OnceStore>,
     /// The maximum size of a state in bytes, before encryption.
     pub(super) state_limit: usize,
     /// The timeout of server-to-client requests (legacy protocol versions).
@@ -39,8 +39,8 @@ pub(super) struct InputOptions {
 impl Default for InputOptions {
     fn default() -> Self {
         Self {
-            keys: StateKeys::random(),
-            mark_store: Arc::new(MemoryMarkStore::new()),
+            keys: RequestStateKeys::random(),
+            once_store: Arc::new(MemoryOnceStore::new()),
             state_limit: DEFAULT_MAX_STATE_BYTES,
             client_request_timeout: DEFAULT_CLIENT_REQUEST_TIMEOUT,
         }
@@ -71,7 +71,7 @@ pub(super) fn run_round<'a>(
         Ok(round) => round,
         Err(error) => return Box::pin(std::future::ready(Err(error))),
     };
-    let once = OnceGuard::of(&round, &options.mark_store, options.keys.state_lifetime());
+    let once = OnceGuard::of(&round, &options.once_store, options.keys.state_lifetime());
     let input = Arc::new(InputRound::new(round, options.client_request_timeout, once));
     let cx = cx.with_input(input.clone());
     Box::pin(RoundFuture {

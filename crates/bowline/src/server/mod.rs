@@ -2,7 +2,7 @@
 
 mod change_bus;
 pub use change_bus::{
-    ChangeBus, ChangeEvent, ChangeNotifier, ChangeReceiver, LocalBus, ServerChange,
+    ChangeBus, ChangeEvent, ChangeNotifier, ChangeReceiver, LocalChangeBus, ServerChange,
 };
 
 mod completion;
@@ -43,7 +43,7 @@ mod registry_handles;
 pub use registry_handles::{PromptsHandle, ResourcesHandle, ToolsHandle};
 
 mod request_state;
-pub use request_state::StateKeys;
+pub use request_state::RequestStateKeys;
 
 mod resource;
 pub use resource::{
@@ -83,7 +83,7 @@ use crate::limits::{Limits, Usage};
 use crate::peer::{CloseMode, LocalRole, Peer};
 use crate::shutdown::Shutdown;
 use crate::wire::Wire;
-use crate::{MarkStore, Result};
+use crate::{OnceStore, Result};
 use definition::ServerDefinition;
 use pagination::CacheHints;
 
@@ -116,7 +116,7 @@ impl Server {
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         Self {
             definition: Arc::new(ServerDefinition::new(Implementation::new(name, version))),
-            bus: Arc::new(LocalBus::default()),
+            bus: Arc::new(LocalChangeBus::default()),
             shutdown: Shutdown::default(),
         }
     }
@@ -132,7 +132,7 @@ impl Server {
     }
 
     /// Sets `websiteUrl`, the address of more information about the server.
-    pub fn website(self, url: impl Into<String>) -> Self {
+    pub fn website_url(self, url: impl Into<String>) -> Self {
         self.with_identity(|identity| identity.website_url = Some(url.into()))
     }
 
@@ -238,7 +238,7 @@ impl Server {
     }
 
     /// Adds a completer for an argument of a prompt or a variable of a resource template (`completion/complete`).
-    pub fn completion(self, completer: impl Into<Completer>) -> Self {
+    pub fn completer(self, completer: impl Into<Completer>) -> Self {
         let completer = completer.into();
         self.with_definition(|definition| definition.add_completer(completer.into()))
     }
@@ -340,15 +340,15 @@ impl Server {
         })
     }
 
-    /// Sets the bus for change notifications. Defaults to a [`LocalBus`] of this server.
-    pub fn bus(mut self, bus: impl ChangeBus) -> Self {
+    /// Sets the bus for change notifications. Defaults to a [`LocalChangeBus`] of this server.
+    pub fn change_bus(mut self, bus: impl ChangeBus) -> Self {
         self.bus = Arc::new(bus);
         self
     }
 
     /// Advertises `resources.subscribe`, with which clients subscribe to [updates](Server::changed) of a resource.
-    pub fn resource_updates(self) -> Self {
-        self.with_definition(|definition| definition.resource_updates = true)
+    pub fn resource_subscriptions(self) -> Self {
+        self.with_definition(|definition| definition.resource_subscriptions = true)
     }
 
     /// Adds shared state, which handlers read with [`State`] or [`Context::state`]. A later value of the same type
@@ -402,15 +402,15 @@ impl Server {
     /// Sets the keys that encrypt the `requestState` of multi round-trip requests.
     ///
     /// By default each server generates its own key, so that no other replica can continue its requests.
-    pub fn request_state_keys(self, keys: impl Into<StateKeys>) -> Self {
+    pub fn request_state_keys(self, keys: impl Into<RequestStateKeys>) -> Self {
         self.with_definition(|definition| definition.input.keys = keys.into())
     }
 
     /// Sets the store in which [`Context::once`](crate::Context::once) marks its effects. Defaults to a
-    /// [`MemoryMarkStore`](crate::MemoryMarkStore), which holds 100,000 marks. Replicas that share
+    /// [`MemoryOnceStore`](crate::MemoryOnceStore), which holds 100,000 marks. Replicas that share
     /// [keys](Self::request_state_keys) must share a store.
-    pub fn mark_store(self, store: impl MarkStore) -> Self {
-        self.with_definition(|definition| definition.input.mark_store = Arc::new(store))
+    pub fn once_store(self, store: impl OnceStore) -> Self {
+        self.with_definition(|definition| definition.input.once_store = Arc::new(store))
     }
 
     /// Sets the maximum size of a `requestState` in bytes, before encryption. Defaults to 64 KiB.

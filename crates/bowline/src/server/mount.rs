@@ -39,7 +39,7 @@ pub(super) fn mount(outer: &mut ServerDefinition, prefix: &str, inner: &Server) 
         }
     }
     outer.errors.extend(inner.errors.iter().cloned());
-    outer.resource_updates |= inner.resource_updates;
+    outer.resource_subscriptions |= inner.resource_subscriptions;
     let callbacks = inner.on_roots_changed.iter().cloned();
     outer.on_roots_changed.extend(callbacks);
 }

@@ -34,15 +34,15 @@ use crate::random;
 ///
 /// ```
 /// use bowline::Server;
-/// use bowline::server::StateKeys;
+/// use bowline::server::RequestStateKeys;
 ///
 /// # let (today, yesterday) = ([1; 32], [2; 32]);
-/// let keys = StateKeys::new(today).also_decrypt(yesterday);
+/// let keys = RequestStateKeys::new(today).also_decrypt(yesterday);
 /// let server = Server::new("booking", "1.0.0").request_state_keys(keys);
 /// ```
 #[derive(Clone)]
 #[must_use = "keys do nothing until they are set with `Server::request_state_keys`"]
-pub struct StateKeys {
+pub struct RequestStateKeys {
     /// Empty until the random key is first needed.
     encryption_key: Arc<OnceLock<XChaCha20Poly1305>>,
     decryption_keys: Vec<XChaCha20Poly1305>,
@@ -66,7 +66,7 @@ pub(super) enum StateError {
     Expired,
 }
 
-impl StateKeys {
+impl RequestStateKeys {
     /// Creates a key set with one random key, which is generated when it is first needed.
     pub fn random() -> Self {
         Self {
@@ -179,15 +179,15 @@ impl StateKeys {
     }
 }
 
-impl From<[u8; 32]> for StateKeys {
+impl From<[u8; 32]> for RequestStateKeys {
     fn from(key: [u8; 32]) -> Self {
         Self::new(key)
     }
 }
 
-impl fmt::Debug for StateKeys {
+impl fmt::Debug for RequestStateKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StateKeys")
+        f.debug_struct("RequestStateKeys")
             .field("lifetime", &self.lifetime)
             .finish_non_exhaustive()
     }
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_state_is_decrypted_unchanged_and_its_text_is_not_readable() {
-        let (keys, anonymous) = (StateKeys::random(), Principal::anonymous());
+        let (keys, anonymous) = (RequestStateKeys::random(), Principal::anonymous());
         let binding = binding("{}", &anonymous);
 
         let text = keys.seal(b"the secret", binding).unwrap();
@@ -260,7 +260,7 @@ mod tests {
     fn a_state_is_decrypted_only_for_the_same_request_and_principal() {
         let (ada, bob) = (Principal::named("ada"), Principal::named("bob"));
         let anonymous = Principal::anonymous();
-        let keys = StateKeys::new([1; 32]);
+        let keys = RequestStateKeys::new([1; 32]);
         let text = keys
             .seal(b"state", binding(r#"{"name":"t"}"#, &ada))
             .unwrap();
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn every_changed_byte_and_every_truncation_is_rejected() {
-        let (keys, anonymous) = (StateKeys::new([1; 32]), Principal::anonymous());
+        let (keys, anonymous) = (RequestStateKeys::new([1; 32]), Principal::anonymous());
         let binding = binding("{}", &anonymous);
         let sealed = keys.seal(b"state", binding).unwrap();
         let sealed = BASE64_URL_SAFE_NO_PAD.decode(sealed).unwrap();
@@ -299,8 +299,8 @@ mod tests {
     fn a_retired_key_decrypts_and_no_longer_encrypts() {
         let anonymous = Principal::anonymous();
         let binding = binding("{}", &anonymous);
-        let old = StateKeys::new([1; 32]);
-        let rotated = StateKeys::new([2; 32]).also_decrypt([1; 32]);
+        let old = RequestStateKeys::new([1; 32]);
+        let rotated = RequestStateKeys::new([2; 32]).also_decrypt([1; 32]);
 
         let (before, after) = (
             old.seal(b"a", binding).unwrap(),
@@ -316,7 +316,7 @@ mod tests {
     fn a_state_expires_after_its_lifetime() {
         let seconds = Arc::new(AtomicU64::new(1000));
         let now = seconds.clone();
-        let keys = StateKeys::new([1; 32])
+        let keys = RequestStateKeys::new([1; 32])
             .lifetime(Duration::from_secs(60))
             .clock(move || UNIX_EPOCH + Duration::from_secs(now.load(Ordering::Relaxed)));
         let anonymous = Principal::anonymous();
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn keys_are_not_in_the_debug_output() {
-        let shown = format!("{:?}", StateKeys::new([77; 32]));
+        let shown = format!("{:?}", RequestStateKeys::new([77; 32]));
 
         assert!(!shown.contains("77"), "{shown}");
     }

@@ -298,7 +298,7 @@ impl Tool {
 
     /// Requires a client capability that the handler uses. Callers that do not declare it get `-32021` before the
     /// handler runs.
-    pub fn requires(mut self, capability: RequiredCapability) -> Self {
+    pub fn requires_capability(mut self, capability: RequiredCapability) -> Self {
         self.required_capabilities.push(capability);
         self
     }
@@ -311,9 +311,9 @@ impl Tool {
     /// ```
     /// # use bowline::Tool;
     /// # async fn draw() {}
-    /// let tool = Tool::new("draw", draw).extension("com.example/drawing");
+    /// let tool = Tool::new("draw", draw).requires_extension("com.example/drawing");
     /// ```
-    pub fn extension(mut self, id: impl Into<String>) -> Self {
+    pub fn requires_extension(mut self, id: impl Into<String>) -> Self {
         self.extensions.push(id.into());
         self
     }

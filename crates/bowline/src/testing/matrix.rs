@@ -5,9 +5,9 @@ use std::fmt;
 use bowline_core::era::{Dialect, Dialects, HttpTransportKind};
 
 use super::{PipeConnector, RecordingWire, WireRecord};
-use crate::client::Connect;
+use crate::client::ClientBuilder;
 use crate::http::HttpService;
-use crate::http::client::HyperSend;
+use crate::http::client::HyperClient;
 use crate::{Client, Server, wire};
 
 /// One transport in one protocol version.
@@ -67,7 +67,7 @@ pub fn matrix() -> impl Iterator<Item = MatrixCase> {
 #[must_use = "a connection is made by awaiting `connect`"]
 pub struct TestConnection {
     /// The connection builder; set further options before awaiting it.
-    pub connect: Connect,
+    pub connect: ClientBuilder,
     /// The frames on the wire, seen from the client; `Some` for [`TestTransport::Memory`] only.
     pub record: Option<WireRecord>,
 }
@@ -95,16 +95,16 @@ impl MatrixCase {
                 (Client::from_wire(recording), Some(record))
             }
             TestTransport::Http => {
-                let send = HyperSend::with_connector(PipeConnector::to(&server.http()));
-                (Client::connect(URL).http(send), None)
+                let send = HyperClient::with_connector(PipeConnector::to(&server.http()));
+                (Client::connect(URL).http_client(send), None)
             }
             TestTransport::Http2 => {
-                let send = HyperSend::with_http2_connector(PipeConnector::to(&server.http()));
-                (Client::connect(URL).http(send), None)
+                let send = HyperClient::with_http2_connector(PipeConnector::to(&server.http()));
+                (Client::connect(URL).http_client(send), None)
             }
             TestTransport::HttpSse => {
-                let send = HyperSend::with_connector(PipeConnector::to(&http_sse_only(server)));
-                (Client::connect(URL).http(send), None)
+                let send = HyperClient::with_connector(PipeConnector::to(&http_sse_only(server)));
+                (Client::connect(URL).http_client(send), None)
             }
         };
         TestConnection {

@@ -11,7 +11,7 @@ use crate::exchange::BoxFuture;
 use crate::http::HttpService;
 use crate::http::client::{Connector, HttpStream};
 
-/// A connector for [`HyperSend`](crate::http::client::HyperSend) that connects to a service in this process, whatever
+/// A connector for [`HyperClient`](crate::http::client::HyperClient) that connects to a service in this process, whatever
 /// the address.
 ///
 /// It uses no sockets, so it works with tokio's paused clock.
@@ -19,7 +19,7 @@ use crate::http::client::{Connector, HttpStream};
 /// # Examples
 ///
 /// ```
-/// use bowline::http::client::HyperSend;
+/// use bowline::http::client::HyperClient;
 /// use bowline::testing::PipeConnector;
 /// use bowline::{CallToolResult, Client, Server, Tool};
 /// use serde_json::json;
@@ -29,8 +29,8 @@ use crate::http::client::{Connector, HttpStream};
 /// let now = Tool::raw("now", json!({"type": "object"}), async |_, _| Ok(CallToolResult::text("noon")));
 /// let service = Server::new("clock", "1.0.0").tool(now).http();
 ///
-/// let send = HyperSend::with_http2_connector(PipeConnector::to(&service));
-/// let client = Client::connect("http://localhost/mcp").http(send).await?;
+/// let send = HyperClient::with_http2_connector(PipeConnector::to(&service));
+/// let client = Client::connect("http://localhost/mcp").http_client(send).await?;
 ///
 /// assert_eq!(client.call_tool("now", ()).await?.text(), "noon");
 /// # Ok(()) }

@@ -39,7 +39,7 @@ async fn a_call_that_times_out_is_cancelled_and_returns_at_its_deadline(pair: Te
     let start = Instant::now();
     let call = pair.client.call_tool("slow", json!({"name": "mine"}));
 
-    let error = call.timeout(limit).await.unwrap_err();
+    let error = call.idle_timeout(limit).await.unwrap_err();
 
     assert!(matches!(error, Error::Timeout { after } if after == limit));
     assert_eq!(start.elapsed(), limit);
@@ -58,12 +58,14 @@ run!(
 async fn a_call_times_out_at_its_deadline_even_if_the_peer_does_not_read(
     (client, peer): (Client, ScriptedPeer),
 ) {
-    let fill: Vec<_> = (0..200).map(|_| client.raw("x/fill", ()).start()).collect();
+    let fill: Vec<_> = (0..200)
+        .map(|_| client.request_raw("x/fill", ()).start())
+        .collect();
     let start = Instant::now();
     let timed = |millis| {
         client
-            .raw("x/mine", ())
-            .timeout(Duration::from_millis(millis))
+            .request_raw("x/mine", ())
+            .idle_timeout(Duration::from_millis(millis))
     };
     let at = |error: Error| match error {
         Error::Timeout { after } => (after, start.elapsed()),
@@ -92,15 +94,19 @@ async fn an_abandoned_request_that_was_never_sent_is_withdrawn(
     (client, mut peer): (Client, ScriptedPeer),
 ) {
     // Some requests fill the wire; the rest stays queued.
-    let fill: Vec<_> = (0..100).map(|_| client.raw("x/fill", ()).start()).collect();
+    let fill: Vec<_> = (0..100)
+        .map(|_| client.request_raw("x/fill", ()).start())
+        .collect();
     tokio::task::yield_now().await;
     let waiting = client.peer().unwrap().sizes().queued;
     assert!(waiting > 0, "the wire buffered every request");
 
-    let mut mine = client.raw("x/mine", ()).start();
+    let mut mine = client.request_raw("x/mine", ()).start();
     assert!(poll_once(&mut mine).await.is_pending());
     drop(mine);
-    let timed = client.raw("x/mine", ()).timeout(Duration::from_millis(10));
+    let timed = client
+        .request_raw("x/mine", ())
+        .idle_timeout(Duration::from_millis(10));
     assert!(matches!(timed.await, Err(Error::Timeout { .. })));
 
     assert_eq!(client.peer().unwrap().sizes().queued, waiting);
@@ -141,7 +147,7 @@ async fn a_wire_failure_is_not_a_timeout_and_no_cancel_follows(mut pair: TestPai
 
 run!(with_scripted_server, calls_after_close_fail_with_closed);
 async fn calls_after_close_fail_with_closed((client, mut peer): (Client, ScriptedPeer)) {
-    let mut pending = client.raw("x/pending", ()).start();
+    let mut pending = client.request_raw("x/pending", ()).start();
     assert!(poll_once(&mut pending).await.is_pending());
     let other = client.clone();
 
@@ -164,7 +170,9 @@ run!(
 async fn closing_a_wire_whose_peer_does_not_read_takes_at_most_a_second(
     (client, peer): (Client, ScriptedPeer),
 ) {
-    let fill: Vec<_> = (0..100).map(|_| client.raw("x/fill", ()).start()).collect();
+    let fill: Vec<_> = (0..100)
+        .map(|_| client.request_raw("x/fill", ()).start())
+        .collect();
     let start = Instant::now();
 
     client.close().await.unwrap();
@@ -182,11 +190,11 @@ async fn cancelled_timeout_and_closed_are_different_errors() {
     let (client, mut peer) = scripted_server(Dialect::LATEST).await;
     let listen = |id: &str| {
         client
-            .raw("subscriptions/listen", json!({"notifications": {}}))
+            .request_raw("subscriptions/listen", json!({"notifications": {}}))
             .id(id)
     };
 
-    let timed_out = listen("a").timeout(Duration::from_millis(5)).await;
+    let timed_out = listen("a").idle_timeout(Duration::from_millis(5)).await;
     let (cancelled, ()) = tokio::join!(listen("b").into_future(), async {
         while peer.next_message().await["id"] != "b" {}
         send_cancel(&mut peer, "b", "over");
@@ -215,14 +223,14 @@ async fn a_late_result_or_error_is_dropped_and_the_id_is_free_again(
     (client, mut peer): (Client, ScriptedPeer),
 ) {
     for late in ["result", "error"] {
-        let mut call = client.raw("x/mine", ()).id("mine").start();
+        let mut call = client.request_raw("x/mine", ()).id("mine").start();
         assert!(poll_once(&mut call).await.is_pending());
         let request = peer.expect("x/mine").await.hold();
         drop(call);
         assert_eq!(next(&mut peer).await, r#"cancel "mine": caller cancelled"#);
 
         peer.send_json(&json!({"jsonrpc": "2.0", "id": request, late: late_member(late)}));
-        let (next, ()) = tokio::join!(client.raw("x/next", ()).into_future(), async {
+        let (next, ()) = tokio::join!(client.request_raw("x/next", ()).into_future(), async {
             peer.expect("x/next").await.answer(complete());
         });
 
@@ -241,8 +249,8 @@ async fn a_request_id_is_free_again_on_every_path(pair: TestPair) {
     let on_each_path = pair.client.call_tool("quick", ()).id("again");
     on_each_path.await.unwrap();
     let refused = pair.client.call_tool("no such tool", ()).id("again");
-    assert!(matches!(refused.await, Err(Error::Peer(_))));
-    let timed = named("again").timeout(Duration::from_millis(5));
+    assert!(matches!(refused.await, Err(Error::Rpc(_))));
+    let timed = named("again").idle_timeout(Duration::from_millis(5));
     assert!(matches!(timed.await, Err(Error::Timeout { .. })));
     drop(pair.poll_until_handler_starts(named("again").start()).await);
     pair.poll_until_handler_starts(named("again").start())

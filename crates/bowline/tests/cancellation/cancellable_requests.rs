@@ -22,7 +22,7 @@ async fn every_request_cancels_when_abandoned_by_default_typed_or_raw(pair: Test
     let params = CallToolRequestParams::new("slow").with_arguments(Json::from(arguments.clone()));
     let typed = || pair.client.call_tool("slow", &arguments).start();
     let by_type = || pair.client.request::<CallToolRequest>(&params).start();
-    let raw = || pair.client.raw("tools/call", &params).start();
+    let raw = || pair.client.request_raw("tools/call", &params).start();
     let starts: [&dyn Fn() -> Call; 3] = [&typed, &by_type, &raw];
 
     for (nth, start) in (1..).zip(starts) {
@@ -47,7 +47,7 @@ async fn a_request_of_any_method_cancels_when_abandoned(
     let methods = ["tools/list", "prompts/get", "ping", "x/of-our-own"];
 
     for method in methods {
-        let mut call = client.raw(method, json!({"name": "x"})).start();
+        let mut call = client.request_raw(method, json!({"name": "x"})).start();
         assert!(poll_once(&mut call).await.is_pending());
         let id = peer.expect(method).await.hold();
         drop(call);
@@ -65,11 +65,13 @@ async fn initialize_and_server_discover_are_never_cancelled_even_as_raw_requests
     (client, mut peer): (Client, ScriptedPeer),
 ) {
     for method in ["initialize", "server/discover"] {
-        let mut dropped = client.raw(method, ()).start();
+        let mut dropped = client.request_raw(method, ()).start();
         assert!(poll_once(&mut dropped).await.is_pending());
-        let mut cancelled = client.raw(method, ()).start();
+        let mut cancelled = client.request_raw(method, ()).start();
         assert!(poll_once(&mut cancelled).await.is_pending());
-        let timed = client.raw(method, ()).timeout(Duration::from_millis(5));
+        let timed = client
+            .request_raw(method, ())
+            .idle_timeout(Duration::from_millis(5));
         assert!(matches!(timed.await, Err(Error::Timeout { .. })));
 
         drop(dropped);
@@ -94,7 +96,7 @@ async fn a_timed_out_initialize_puts_nothing_on_the_wire(dialect: &'static Diale
 
     let opened = Client::from_wire(wire)
         .protocol_version(dialect.version)
-        .timeout(limit)
+        .idle_timeout(limit)
         .await;
 
     assert!(matches!(opened, Err(Error::Timeout { after }) if after == limit));
@@ -143,11 +145,11 @@ run!(
 // In process a call cannot opt out: nothing else polls its handler.
 async fn cancel_on_abandon_false_opts_out_and_abandoning_is_purely_local(pair: TestPair) {
     let slow = |name| pair.client.call_tool("slow", json!({"name": name}));
-    let call = pair.poll_until_handler_starts(slow("first").cancel_on_abandon(false).start());
-    let timed = slow("second").cancel_on_abandon(false);
+    let call = pair.poll_until_handler_starts(slow("first").cancel_on_drop(false).start());
+    let timed = slow("second").cancel_on_drop(false);
 
     drop(call.await);
-    let timed = timed.timeout(Duration::from_millis(5)).await;
+    let timed = timed.idle_timeout(Duration::from_millis(5)).await;
 
     assert!(matches!(timed, Err(Error::Timeout { .. })));
     let pending = pair.client.peer().unwrap().sizes().pending;
@@ -176,7 +178,7 @@ run!(
 );
 async fn a_call_that_opted_out_can_still_be_cancelled_with_a_reason(pair: TestPair) {
     let slow = pair.client.call_tool("slow", json!({"name": "mine"}));
-    let call = pair.poll_until_handler_starts(slow.cancel_on_abandon(false).start());
+    let call = pair.poll_until_handler_starts(slow.cancel_on_drop(false).start());
 
     call.await.cancel("the user closed the tab");
 

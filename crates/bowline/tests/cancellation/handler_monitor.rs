@@ -26,7 +26,7 @@ impl HandlerMonitor {
 
     pub(crate) fn server(&self) -> Server {
         Server::new("cancellation", "1.0.0")
-            .resource_updates()
+            .resource_subscriptions()
             .logging()
             .tool(Tool::raw("quick", any_object(), async |_, _| {
                 Ok(CallToolResult::text("quick"))

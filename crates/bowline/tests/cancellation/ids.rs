@@ -105,7 +105,7 @@ async fn a_response_id_matches_its_call_as_a_number_or_a_string(
         let reports = Arc::new(Mutex::new(Vec::new()));
         let received = reports.clone();
         let answered = client
-            .raw("x/y", ())
+            .request_raw("x/y", ())
             .id(chosen.clone())
             .on_progress(move |report| received.lock().unwrap().push(report.progress));
         let (answered, ()) = tokio::join!(answered.into_future(), async {
@@ -115,7 +115,7 @@ async fn a_response_id_matches_its_call_as_a_number_or_a_string(
             let _ = request.notify("notifications/progress", params).hold();
             peer.answer(echoed.clone(), json!({"resultType": "complete"}));
         });
-        let failed = client.raw("x/y", ()).id(chosen);
+        let failed = client.request_raw("x/y", ()).id(chosen);
         let (failed, ()) = tokio::join!(failed.into_future(), async {
             peer.next_message().await;
             let error = json!({"code": -32000, "message": "no"});
@@ -124,7 +124,7 @@ async fn a_response_id_matches_its_call_as_a_number_or_a_string(
 
         assert!(answered.is_ok());
         assert_eq!(*reports.lock().unwrap(), [1.0]);
-        assert!(matches!(failed, Err(Error::Peer(error)) if error.message == "no"));
+        assert!(matches!(failed, Err(Error::Rpc(error)) if error.message == "no"));
     }
     assert!(client.peer().unwrap().is_idle());
 }
@@ -134,7 +134,10 @@ run!(
     coercion_accepts_canonical_decimals_only
 );
 async fn coercion_accepts_canonical_decimals_only((client, mut peer): (Client, ScriptedPeer)) {
-    let call = client.raw("x/y", ()).id(7).timeout(Duration::from_secs(1));
+    let call = client
+        .request_raw("x/y", ())
+        .id(7)
+        .idle_timeout(Duration::from_secs(1));
 
     let (ended, ()) = tokio::join!(call.into_future(), async {
         peer.next_message().await;

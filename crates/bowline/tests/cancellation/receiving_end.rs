@@ -198,7 +198,7 @@ async fn shutdown_refuses_new_requests_and_gives_running_handlers_a_grace_period
     let refused = pair.client.call_tool("quick", ()).await;
     pair.handlers.release("mine");
 
-    assert!(matches!(refused, Err(Error::Peer(error)) if error.message == "shutting down"));
+    assert!(matches!(refused, Err(Error::Rpc(error)) if error.message == "shutting down"));
     assert_eq!(call.await.unwrap().text(), "mine");
     // The background call's handler outlasts the grace period.
     assert!(matches!(pair.background_reply().await, Err(Error::Closed)));
@@ -222,7 +222,7 @@ async fn shutdown_refuses_new_requests_in_process(mut pair: TestPair) {
     pair.handlers.release("mine");
     pair.handlers.release("background");
 
-    assert!(matches!(refused, Err(Error::Peer(error)) if error.message == "shutting down"));
+    assert!(matches!(refused, Err(Error::Rpc(error)) if error.message == "shutting down"));
     assert_eq!(call.await.unwrap().text(), "mine");
     assert_eq!(pair.background_reply().await.unwrap().text(), "background");
 }

@@ -20,7 +20,7 @@ pub(crate) async fn scripted_server_for(
 ) -> (Client, ScriptedPeer) {
     let (wire, mut peer) = testing::scripted_peer();
     let connect = Client::from_wire(wire).protocol_version(dialect.version);
-    let connect = connect.host(slow_host(&host));
+    let connect = connect.host(slow_host(host));
     if dialect.is_modern() {
         return (connect.await.unwrap(), peer);
     }

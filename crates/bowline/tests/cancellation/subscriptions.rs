@@ -117,7 +117,7 @@ async fn a_notification_is_delivered_to_the_subscription_in_its_meta() {
 #[tokio::test(start_paused = true)]
 async fn a_cancel_from_the_server_ends_its_subscription_and_no_other_call() {
     let (client, mut peer) = scripted_server(Dialect::LATEST).await;
-    let mut plain = client.raw("x/y", ()).id("plain").start();
+    let mut plain = client.request_raw("x/y", ()).id("plain").start();
     assert!(poll_once(&mut plain).await.is_pending());
     let request = peer.expect("x/y").await.hold();
     let subscribe = client.subscribe(tools_filter()).id("s").into_future();
@@ -257,7 +257,7 @@ async fn a_dropped_legacy_subscription_is_unsubscribed_and_a_refused_one_is_not(
         request.answer_error(ErrorCode::INVALID_PARAMS, "no such resource");
     });
 
-    assert!(matches!(refused, Err(Error::Peer(_))));
+    assert!(matches!(refused, Err(Error::Rpc(_))));
     assert!(client.peer().unwrap().is_idle());
     client.close().await.unwrap();
     assert_eq!(peer.receive_to_end().await, NO_FRAMES);

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::pin::Pin;
 use std::task::Poll;
 
-use bowline::client::Connect;
+use bowline::client::ClientBuilder;
 use bowline::peer::Peer;
 use bowline::testing::{
     Direction, RecordingWire, ResourceCounts, ScriptedPeer, WireRecord, eventually,
@@ -64,7 +64,7 @@ impl TestPair {
     }
 
     async fn with_background_call(
-        connect: Connect,
+        connect: ClientBuilder,
         server: Server,
         handlers: HandlerMonitor,
         wire: Option<PairWire>,

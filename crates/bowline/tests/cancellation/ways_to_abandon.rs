@@ -13,7 +13,7 @@ run!(everywhere, a_request_builder_that_is_dropped_sends_nothing);
 async fn a_request_builder_that_is_dropped_sends_nothing(pair: TestPair) {
     drop(pair.client.call_tool("slow", json!({"name": "mine"})));
     drop(pair.client.list_tools());
-    drop(pair.client.raw("tools/list", ()));
+    drop(pair.client.request_raw("tools/list", ()));
 
     pair.round_trip().await;
 
@@ -47,7 +47,7 @@ run!(
 async fn dropping_a_client_and_its_calls_cancels_them_and_closes_the_wire(
     (client, mut peer): (Client, ScriptedPeer),
 ) {
-    let mut calls = ["a", "b"].map(|id| client.raw("x/y", ()).id(id).start());
+    let mut calls = ["a", "b"].map(|id| client.request_raw("x/y", ()).id(id).start());
     for call in &mut calls {
         assert!(poll_once(call).await.is_pending());
         peer.next_message().await;

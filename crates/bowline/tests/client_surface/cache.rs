@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bowline::client::{
-    Cache, CacheEntry, CacheKey, Change, Changes, Connect, List, MemoryCache, RequestBuilder,
+    Cache, CacheEntry, CacheKey, Change, ChangeFilter, ClientBuilder, List, MemoryCache,
+    RequestBuilder,
 };
 use bowline::exchange::TraceContext;
 use bowline::testing::{self, ScriptedPeer};
@@ -121,7 +122,7 @@ async fn a_result_without_a_positive_ttl_is_not_cached() {
         for _ in 0..2 {
             // A typed request would fail on `"soon"`, so this one is untyped.
             let read = client
-                .raw("resources/read", json!({"uri": "file:///a"}))
+                .request_raw("resources/read", json!({"uri": "file:///a"}))
                 .start();
             server.expect("resources/read").await.answer(result.clone());
             read.await.unwrap();
@@ -150,7 +151,7 @@ async fn requests_with_other_params_are_cached_separately() {
 #[tokio::test(start_paused = true)]
 async fn a_changed_list_is_evicted_before_the_subscription_reports_the_change() {
     let (client, mut server) = modern().await;
-    let subscribing = tokio::spawn(client.subscribe(Changes::new().tools()).into_future());
+    let subscribing = tokio::spawn(client.subscribe(ChangeFilter::new().tools()).into_future());
     let id = server.expect("subscriptions/listen").await.acknowledge();
     let mut changes = subscribing.await.unwrap().unwrap();
     assert!(sends_request(&client, &mut server, page(60_000, "public")).await);
@@ -225,7 +226,7 @@ async fn private_results_are_cached_per_principal_and_public_ones_are_shared() {
 #[tokio::test(start_paused = true)]
 async fn private_results_without_a_principal_are_not_shared_between_clients() {
     let cache = Arc::new(MemoryCache::default());
-    let of_one_server = |it: Connect| it.cache(cache.clone()).server_identity("one");
+    let of_one_server = |it: ClientBuilder| it.cache(cache.clone()).server_identity("one");
     let (one, mut one_server) = modern_with(of_one_server).await;
     let (other, mut other_server) = modern_with(of_one_server).await;
 
@@ -302,14 +303,19 @@ async fn refresh_replaces_the_cached_result_and_uncached_bypasses_the_cache() {
         listing.await.unwrap().unwrap()
     };
 
-    let uncached_list = listed(client.list_tools().uncached(), &mut server, "uncached").await;
+    let uncached_list = listed(
+        client.list_tools().bypass_cache(),
+        &mut server,
+        "bypass_cache",
+    )
+    .await;
     let cached = client.list_tools().await.unwrap();
     let new = listed(client.list_tools().refresh(), &mut server, "new").await;
     let cached_now = client.list_tools().await.unwrap();
 
     assert_eq!(
         (&*uncached_list[0].name, &*cached[0].name),
-        ("uncached", "a")
+        ("bypass_cache", "a")
     );
     assert_eq!((&*new[0].name, &*cached_now[0].name), ("new", "new"));
 }
@@ -356,6 +362,6 @@ async fn the_oldest_results_are_evicted_first() {
     client.read_resource("file:///c").await.unwrap();
     let oldest = client
         .read_resource("file:///a")
-        .timeout(Duration::from_secs(1));
+        .idle_timeout(Duration::from_secs(1));
     assert!(matches!(oldest.await, Err(Error::Timeout { .. })));
 }

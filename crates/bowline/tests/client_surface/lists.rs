@@ -177,7 +177,7 @@ async fn a_list_restarts_once_when_its_cursor_is_rejected() {
     };
     let (tools, ()) = tokio::join!(listing, script);
 
-    assert!(matches!(tools, Err(Error::Peer(_))));
+    assert!(matches!(tools, Err(Error::Rpc(_))));
 }
 
 #[tokio::test(start_paused = true)]

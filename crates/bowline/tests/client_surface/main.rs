@@ -12,7 +12,7 @@ mod output_validation;
 mod remembered_version;
 mod requests;
 
-use bowline::client::Connect;
+use bowline::client::ClientBuilder;
 use bowline::testing::{self, ScriptedPeer};
 use bowline::{Client, Error};
 use serde_json::{Value, json};
@@ -23,7 +23,9 @@ async fn modern() -> (Client, ScriptedPeer) {
 }
 
 /// The same with a configured client.
-async fn modern_with(configure: impl FnOnce(Connect) -> Connect) -> (Client, ScriptedPeer) {
+async fn modern_with(
+    configure: impl FnOnce(ClientBuilder) -> ClientBuilder,
+) -> (Client, ScriptedPeer) {
     let (wire, server) = testing::scripted_peer();
     let connect = configure(Client::from_wire(wire).protocol_version("2026-07-28"));
     (connect.await.unwrap(), server)
@@ -37,7 +39,7 @@ async fn legacy(capabilities: Value) -> (Client, ScriptedPeer) {
 /// The same with a configured client.
 async fn legacy_with(
     capabilities: Value,
-    configure: impl FnOnce(Connect) -> Connect,
+    configure: impl FnOnce(ClientBuilder) -> ClientBuilder,
 ) -> (Client, ScriptedPeer) {
     let (wire, mut server) = testing::scripted_peer();
     let connect = configure(Client::from_wire(wire).protocol_version("2025-11-25"));

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::time::Duration;
 
-use bowline::client::{Change, Changes, Subscription, SubscriptionEnd};
+use bowline::client::{Change, ChangeFilter, Subscription, SubscriptionEnd};
 use bowline::exchange::{Outcome, Request};
 use bowline::testing::ScriptedPeer;
 use bowline::types::{
@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use super::{legacy, legacy_with, modern, modern_with};
 
 async fn subscribed(client: &Client, server: &mut ScriptedPeer) -> (Subscription, RequestId) {
-    let subscribing = client.subscribe(Changes::lists().resource("file:///a"));
+    let subscribing = client.subscribe(ChangeFilter::lists().resource("file:///a"));
     let subscribing = tokio::spawn(subscribing.into_future());
     let id = server.expect("subscriptions/listen").await.acknowledge();
     (subscribing.await.unwrap().unwrap(), id)
@@ -34,7 +34,7 @@ fn notify_subscription(server: &mut ScriptedPeer, id: &RequestId, method: &str) 
 async fn a_subscription_sends_its_filter_and_returns_the_acknowledged_one() {
     let (client, mut server) = modern().await;
 
-    let filter = Changes::new()
+    let filter = ChangeFilter::new()
         .tools()
         .resource("file:///a")
         .resource("file:///b");
@@ -52,7 +52,7 @@ async fn a_subscription_sends_its_filter_and_returns_the_acknowledged_one() {
 
     assert_eq!(
         subscription.acknowledged_filter(),
-        &Changes::new().tools().into()
+        &ChangeFilter::new().tools().into()
     );
 }
 
@@ -127,7 +127,7 @@ async fn a_lagging_subscription_yields_its_queue_then_fails_and_is_cancelled() {
 
 /// Acknowledges a subscription, then sends more notifications than the queue holds.
 async fn flood(_: Request, cx: Context) -> Outcome {
-    let tools = Changes::new().tools().into();
+    let tools = ChangeFilter::new().tools().into();
     let granted = SubscriptionsAcknowledgedNotificationParams::new(tools);
     cx.notify::<SubscriptionsAcknowledgedNotification>(&granted);
     tokio::task::yield_now().await;
@@ -144,7 +144,7 @@ async fn a_lagging_in_process_subscription_fails() {
         .protocol_version("2026-07-28")
         .await
         .unwrap();
-    let mut subscription = client.subscribe(Changes::new().tools()).await.unwrap();
+    let mut subscription = client.subscribe(ChangeFilter::new().tools()).await.unwrap();
 
     let receiving = async { while let Ok(Some(_)) = subscription.next().await {} };
     let received = tokio::time::timeout(Duration::from_secs(1), receiving).await;
@@ -156,7 +156,7 @@ async fn a_lagging_in_process_subscription_fails() {
 #[tokio::test(start_paused = true)]
 async fn a_lagging_legacy_subscription_fails() {
     let (client, mut server) = legacy(json!({"tools": {"listChanged": true}})).await;
-    let mut subscription = client.subscribe(Changes::new().tools()).await.unwrap();
+    let mut subscription = client.subscribe(ChangeFilter::new().tools()).await.unwrap();
 
     for _ in 0..1_100 {
         server.notify("notifications/tools/list_changed", json!({}));
@@ -190,7 +190,7 @@ async fn notifications_are_routed_by_subscription_id() {
 async fn a_watch_resubscribes_after_a_loss_and_reports_missed_changes() {
     let (client, mut server) = modern().await;
     let (sender, mut received) = mpsc::unbounded_channel();
-    let mut watch = client.watch(Changes::new().tools());
+    let mut watch = client.watch(ChangeFilter::new().tools());
     let watching = tokio::spawn(async move {
         while let Ok(Some(change)) = watch.next().await {
             sender.send(change).unwrap();
@@ -213,7 +213,7 @@ async fn a_watch_resubscribes_after_a_loss_and_reports_missed_changes() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_backs_off_and_fails_after_the_maximum_of_failures() {
     let (client, mut server) = modern().await;
-    let mut watch = client.watch(Changes::new().tools()).max_failures(4);
+    let mut watch = client.watch(ChangeFilter::new().tools()).max_failures(4);
     let watching = tokio::spawn(async move { watch.next().await });
 
     let mut waited = Vec::new();
@@ -224,7 +224,7 @@ async fn a_watch_backs_off_and_fails_after_the_maximum_of_failures() {
         request.answer_error(bowline::ErrorCode::INTERNAL_ERROR, "not today");
     }
 
-    assert!(matches!(watching.await.unwrap(), Err(Error::Peer(_))));
+    assert!(matches!(watching.await.unwrap(), Err(Error::Rpc(_))));
     server.expect_nothing().await;
     assert!(waited[1] >= Duration::from_millis(100) && waited[1] <= Duration::from_millis(201));
     assert!(waited[3] >= Duration::from_millis(400) && waited[3] <= Duration::from_millis(801));
@@ -233,7 +233,7 @@ async fn a_watch_backs_off_and_fails_after_the_maximum_of_failures() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_ends_immediately_when_its_wire_closes() {
     let (client, mut server) = modern().await;
-    let mut watch = client.watch(Changes::new().tools());
+    let mut watch = client.watch(ChangeFilter::new().tools());
     let watching = tokio::spawn(async move { (watch.next().await, watch.next().await) });
     let _ = server.expect("subscriptions/listen").await.acknowledge();
 
@@ -296,7 +296,7 @@ async fn unknown_notifications_and_changes_reach_the_callback_once() {
         let on_notification = move |notification: &bowline::exchange::Notification| {
             sender.send(notification.method.clone()).unwrap();
         };
-        let configure = |it: bowline::client::Connect| it.on_notification(on_notification);
+        let configure = |it: bowline::client::ClientBuilder| it.on_notification(on_notification);
         let tools = json!({"tools": {"listChanged": true}});
         let (client, mut server) = match is_modern {
             true => modern_with(configure).await,
@@ -307,7 +307,7 @@ async fn unknown_notifications_and_changes_reach_the_callback_once() {
             let meta = json!({"io.modelcontextprotocol/subscriptionId": id});
             (subscription, meta)
         } else {
-            let subscription = client.subscribe(Changes::new().tools()).await.unwrap();
+            let subscription = client.subscribe(ChangeFilter::new().tools()).await.unwrap();
             (subscription, json!({}))
         };
 
@@ -354,7 +354,7 @@ async fn a_subscription_receives_changes_in_process_and_over_a_wire_in_every_era
                 .await
                 .unwrap(),
         };
-        let mut changes = client.subscribe(Changes::new().tools()).await.unwrap();
+        let mut changes = client.subscribe(ChangeFilter::new().tools()).await.unwrap();
         // A legacy server sends notifications after `notifications/initialized`, which precedes this request.
         client.list_tools().await.unwrap();
 

@@ -71,7 +71,7 @@ async fn a_request_that_may_have_run_fails_and_the_next_one_succeeds() {
 
     let error = failed.unwrap_err();
     assert!(
-        matches!(&error, Error::Peer(error) if error.message == "perhaps it ran"),
+        matches!(&error, Error::Rpc(error) if error.message == "perhaps it ran"),
         "{error}"
     );
     assert_eq!(next.await.unwrap().unwrap(), []);
@@ -82,7 +82,7 @@ async fn a_request_that_may_have_run_fails_and_the_next_one_succeeds() {
 async fn concurrent_failures_probe_the_server_once() {
     let (client, mut server) = client_with_remembered_version().await;
     let calls: Vec<_> = (0..3)
-        .map(|_| tokio::spawn(client.raw("tools/list", ()).into_future()))
+        .map(|_| tokio::spawn(client.request_raw("tools/list", ()).into_future()))
         .collect();
 
     for _ in 0..3 {
@@ -120,7 +120,7 @@ async fn a_confirmed_version_is_not_probed_again() {
     };
     let (error, ()) = tokio::join!(calling, script);
 
-    assert!(matches!(error, Error::Peer(_)), "{error}");
+    assert!(matches!(error, Error::Rpc(_)), "{error}");
     assert_eq!(client.dialect().version, "2026-07-28");
 }
 
@@ -141,7 +141,7 @@ async fn an_unanswered_probe_returns_the_first_error() {
 
     let error = failed.expect("the probe times out").unwrap_err();
     assert!(
-        matches!(&error, Error::Peer(error) if error.message == "not initialized"),
+        matches!(&error, Error::Rpc(error) if error.message == "not initialized"),
         "{error}"
     );
 }
@@ -157,8 +157,8 @@ async fn the_probe_is_bounded_by_the_timeout_of_its_call() {
     };
     let start = tokio::time::Instant::now();
 
-    let list = client.raw("tools/list", ());
-    let call = list.total_timeout(Duration::from_secs(1)).into_future();
+    let list = client.request_raw("tools/list", ());
+    let call = list.timeout(Duration::from_secs(1)).into_future();
     let failed = tokio::select! {
         failed = call => failed,
         () = script => unreachable!(),

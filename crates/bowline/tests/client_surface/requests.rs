@@ -20,7 +20,10 @@ async fn every_client_method_sends_its_request_and_decodes_its_result() {
         let prompt = client.get_prompt("review", arguments).await.unwrap();
         let completing = client.complete(PromptReference::new("review"), "language", "Ru");
         let completion = completing.context_argument("style", "terse").await.unwrap();
-        let raw = client.raw("acme/do", json!({"x": 1})).await.unwrap();
+        let raw = client
+            .request_raw("acme/do", json!({"x": 1}))
+            .await
+            .unwrap();
         (reply, read, prompt, completion, raw)
     };
     let script = async {
@@ -67,7 +70,7 @@ async fn builder_options_apply_to_every_request() {
         .id("chosen")
         .meta(meta)
         .log_level(LoggingLevel::Warning)
-        .timeout(Duration::from_secs(3));
+        .idle_timeout(Duration::from_secs(3));
     let read = tokio::spawn(read.into_future());
     let request = server.expect("resources/read").await;
 
@@ -99,10 +102,7 @@ async fn a_started_call_can_be_cancelled_with_a_reason_and_a_dropped_builder_sen
 async fn dropping_a_call_with_cancel_on_abandon_false_sends_nothing() {
     let (client, mut server) = modern().await;
 
-    let call = client
-        .call_tool("slow", ())
-        .cancel_on_abandon(false)
-        .start();
+    let call = client.call_tool("slow", ()).cancel_on_drop(false).start();
     let _ = server.expect("tools/call").await.hold();
     drop(call);
 
@@ -131,7 +131,12 @@ async fn a_request_without_its_server_capability_is_not_sent_unless_unchecked() 
     let (client, mut server) = legacy(json!({"tools": {}})).await;
 
     let error = client.get_prompt("p", ()).await.unwrap_err();
-    let unchecked = tokio::spawn(client.get_prompt("p", ()).unchecked().into_future());
+    let unchecked = tokio::spawn(
+        client
+            .get_prompt("p", ())
+            .skip_capability_check()
+            .into_future(),
+    );
 
     assert!(matches!(&error, Error::Misuse { what } if what.contains("`prompts`")));
     server
@@ -165,7 +170,8 @@ async fn requests_to_a_server_with_unknown_capabilities_are_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unchecked_client_does_not_check_server_capabilities() {
-    let (client, mut server) = legacy_with(json!({}), |connect| connect.unchecked()).await;
+    let (client, mut server) =
+        legacy_with(json!({}), |connect| connect.skip_capability_check()).await;
 
     let call = client.call_tool("x", ()).start();
 
@@ -227,7 +233,7 @@ async fn a_known_modern_server_is_connected_to_without_a_request() {
 
     server.expect_nothing().await;
     assert_eq!(again.dialect(), client.dialect());
-    assert!(again.capabilities().unwrap().tools.is_some());
+    assert!(again.server_capabilities().unwrap().tools.is_some());
     assert!(matches!(
         again.get_prompt("p", ()).await,
         Err(Error::Misuse { .. })
@@ -322,7 +328,9 @@ async fn a_batch_is_accepted_only_in_revisions_with_batches() {
         );
         server.accept_handshake(version, json!({"tools": {}})).await;
         let client = connecting.await.unwrap().unwrap();
-        let call = client.call_tool("x", ()).timeout(Duration::from_secs(1));
+        let call = client
+            .call_tool("x", ())
+            .idle_timeout(Duration::from_secs(1));
         let call = call.start();
         let id = server.expect("tools/call").await.hold();
 

@@ -5,10 +5,10 @@ use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bowline::client::Changes;
+use bowline::client::ChangeFilter;
 use bowline::exchange::BoxFuture;
 use bowline::http::client::{
-    Authorizer, HttpSend, Refusal, RefusalReason, RequestBody, ResponseBody,
+    Authorizer, HttpClient, Refusal, RefusalReason, RequestBody, ResponseBody,
 };
 use bowline::{Client, Error};
 use bytes::Bytes;
@@ -106,7 +106,7 @@ fn empty(status: u16) -> Response<ResponseBody> {
     response
 }
 
-impl HttpSend for GuardedServer {
+impl HttpClient for GuardedServer {
     fn send(
         &self,
         request: Request<RequestBody>,
@@ -196,7 +196,7 @@ async fn connect(
     version: &str,
 ) -> bowline::Result<Client> {
     Client::connect("http://guarded.test/mcp")
-        .http(server.clone())
+        .http_client(server.clone())
         .authorizer(authorizer.clone())
         .protocol_version(version)
         .await
@@ -261,8 +261,8 @@ async fn time_spent_on_authorization_does_not_count_towards_timeouts() {
 
         let limited = client
             .call_tool("x", ())
-            .timeout(Duration::from_secs(1))
-            .total_timeout(Duration::from_secs(2))
+            .idle_timeout(Duration::from_secs(1))
+            .timeout(Duration::from_secs(2))
             .await;
 
         assert!(limited.is_ok(), "{limited:?}");
@@ -281,7 +281,7 @@ async fn time_spent_on_authorization_does_not_count_towards_the_acknowledgement(
         client.call_tool("x", ()).await.unwrap();
         *authorizer.credential.lock().unwrap() = "";
 
-        let subscription = client.subscribe(Changes::new().resource("a:b")).await;
+        let subscription = client.subscribe(ChangeFilter::new().resource("a:b")).await;
 
         assert!(subscription.is_ok(), "{version}: {subscription:?}");
         assert_eq!(authorizer.refusals.lock().unwrap().len(), 1);
@@ -295,7 +295,7 @@ async fn the_probe_waits_for_authorization() {
         ScriptedAuthorizer::with_credentials(&["yes"]).with_delay(Duration::from_secs(600));
 
     let client = Client::connect("http://guarded.test/mcp")
-        .http(server.clone())
+        .http_client(server.clone())
         .authorizer(authorizer)
         .await
         .unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bowline::http::client::HyperSend;
+use bowline::http::client::HyperClient;
 use bowline::{Client, Error};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -72,13 +72,13 @@ async fn the_era_of_a_request_decides_how_it_is_cancelled() {
         _ => default_legacy_reply(request),
     })
     .await;
-    let send = HyperSend::plain();
-    let old = Client::connect(&server.url).http(send.clone());
+    let send = HyperClient::plain();
+    let old = Client::connect(&server.url).http_client(send.clone());
     let old = old.protocol_version(LEGACY).await.unwrap();
     let mut first = old.call_tool("slow", ()).start();
     server.request_of(&mut first).await;
     // The same connection pool, now used by a modern client.
-    let new = Client::connect(&server.url).http(send);
+    let new = Client::connect(&server.url).http_client(send);
     let new = new.protocol_version(MODERN).await.unwrap();
     let mut second = new.call_tool("slow", ()).start();
     server.request_of(&mut second).await;
@@ -208,7 +208,7 @@ async fn dropping_a_subscription_closes_its_post_and_sends_nothing_else() {
     })
     .await;
     let client = server.connect(MODERN).await;
-    let changes = bowline::client::Changes::new().tools();
+    let changes = bowline::client::ChangeFilter::new().tools();
     let subscription = client.subscribe(changes).id("L").await.unwrap();
 
     drop(subscription);
@@ -232,7 +232,7 @@ async fn reopening_of_streams_that_close_immediately_is_bounded() {
     let client = server.connect(LEGACY).await;
 
     let limit = Duration::from_secs(20);
-    let lost = client.call_tool("slow", ()).total_timeout(limit).await;
+    let lost = client.call_tool("slow", ()).timeout(limit).await;
 
     assert!(matches!(lost, Err(Error::Transport { .. })), "{lost:?}");
     let mut gets = 0;
@@ -300,7 +300,7 @@ async fn requests_do_not_wait_for_a_stalled_cancel() {
     let slow = || {
         client
             .call_tool("slow", ())
-            .timeout(Duration::from_millis(200))
+            .idle_timeout(Duration::from_millis(200))
     };
 
     let (first, second, third) = tokio::join!(
@@ -353,7 +353,7 @@ async fn requests_over_http_sse_do_not_wait_for_a_stalled_cancel() {
     let client = server.connect("2024-11-05").await;
     let slow = client
         .call_tool("slow", ())
-        .timeout(Duration::from_millis(200));
+        .idle_timeout(Duration::from_millis(200));
 
     let late = slow.await;
     while server.request().await.label() != "POST notifications/cancelled" {}

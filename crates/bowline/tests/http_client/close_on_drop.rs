@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use bowline::http::client::{HttpSend as _, HyperSend, RequestBody};
+use bowline::http::client::{HttpClient as _, HyperClient, RequestBody};
 use bowline::testing::PipeConnector;
 use bytes::Bytes;
 use http::Request;
@@ -11,10 +11,10 @@ use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, DuplexStr
 use tokio::sync::mpsc;
 
 /// A sender, and the server ends of its connections.
-fn connections() -> (HyperSend, mpsc::UnboundedReceiver<DuplexStream>) {
+fn connections() -> (HyperClient, mpsc::UnboundedReceiver<DuplexStream>) {
     let (accepted, accept) = mpsc::unbounded_channel();
     let connector = PipeConnector::with(move |far| accepted.send(far).unwrap());
-    (HyperSend::with_connector(connector), accept)
+    (HyperClient::with_connector(connector), accept)
 }
 
 fn request() -> Request<RequestBody> {

@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::time::Duration;
 
-use bowline::client::{Change, Changes, SubscriptionEnd};
-use bowline::http::client::{HttpSend, HyperSend, RequestBody};
+use bowline::client::{Change, ChangeFilter, SubscriptionEnd};
+use bowline::http::client::{HttpClient, HyperClient, RequestBody};
 use bowline::testing::PipeConnector;
 use bowline::{Client, Result};
 use bytes::Bytes;
@@ -73,12 +73,12 @@ async fn no_notification_of_a_fast_subscription_is_lost() {
         response
     });
     for send in [
-        HyperSend::with_connector(connector.clone()),
-        HyperSend::with_http2_connector(connector.clone()),
+        HyperClient::with_connector(connector.clone()),
+        HyperClient::with_http2_connector(connector.clone()),
     ] {
-        let connect = Client::connect("http://localhost/mcp").http(send);
+        let connect = Client::connect("http://localhost/mcp").http_client(send);
         let client = connect.protocol_version("2026-07-28").await.unwrap();
-        let mut subscription = client.subscribe(Changes::lists()).await.unwrap();
+        let mut subscription = client.subscribe(ChangeFilter::lists()).await.unwrap();
 
         let mut received = Vec::new();
         while let Some(change) = subscription.next().await.unwrap() {
@@ -104,7 +104,7 @@ async fn unread_responses_do_not_block_others_on_their_connection() -> Result<()
         "/large" => Response::new(Full::from(vec![b' '; 3_000_000])),
         _ => Response::new(Full::from("small")),
     });
-    let send = HyperSend::with_http2_connector(connector);
+    let send = HyperClient::with_http2_connector(connector);
 
     let mut unread = Vec::new();
     for _ in 0..3 {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
-use bowline::http::client::HyperSend;
+use bowline::http::client::HyperClient;
 use bowline::testing::PipeConnector;
 use bowline::{Client, Error, Reply, Result};
 use bytes::Bytes;
@@ -73,8 +73,8 @@ impl FaultyServer {
     }
 
     async fn client(&self) -> Client {
-        let send = HyperSend::with_http2_connector(self.connector.clone());
-        let connect = Client::connect("http://localhost/mcp").http(send);
+        let send = HyperClient::with_http2_connector(self.connector.clone());
+        let connect = Client::connect("http://localhost/mcp").http_client(send);
         connect.protocol_version("2026-07-28").await.unwrap()
     }
 
@@ -206,8 +206,8 @@ async fn a_server_without_http2_support_causes_a_transport_error() {
     let (_server, connector) = ScriptedServer::in_memory(|_| {
         ScriptedReply::Bytes("HTTP/1.1 400 Bad Request\r\n\r\n".into())
     });
-    let send = HyperSend::with_http2_connector(connector);
-    let connect = Client::connect("http://localhost/mcp").http(send);
+    let send = HyperClient::with_http2_connector(connector);
+    let connect = Client::connect("http://localhost/mcp").http_client(send);
     let client = connect.protocol_version("2026-07-28").await.unwrap();
 
     let outcome = client.call_tool("x", ()).await;

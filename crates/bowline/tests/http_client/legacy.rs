@@ -118,7 +118,7 @@ async fn a_call_with_cancel_on_abandon_false_can_still_be_cancelled_with_a_reaso
     })
     .await;
     let client = server.connect("2025-11-25").await;
-    let slow = client.call_tool("slow", ()).cancel_on_abandon(false);
+    let slow = client.call_tool("slow", ()).cancel_on_drop(false);
     let mut call = slow.start();
     let id = server.request_of(&mut call).await.body["id"].clone();
 
@@ -214,13 +214,13 @@ async fn a_call_fails_immediately_if_the_retry_delay_exceeds_its_timeout() {
     })
     .await;
     let client = Client::connect(&server.url).protocol_version("2025-11-25");
-    let client = client.timeout(Duration::from_secs(7200)).await.unwrap();
+    let client = client
+        .idle_timeout(Duration::from_secs(7200))
+        .await
+        .unwrap();
     let hour = Duration::from_secs(3600);
 
-    let call = client
-        .call_tool("slow", ())
-        .total_timeout(hour)
-        .into_future();
+    let call = client.call_tool("slow", ()).timeout(hour).into_future();
     let failed = timeout(Duration::from_secs(60), call).await;
 
     let error = failed

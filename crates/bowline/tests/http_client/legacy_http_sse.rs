@@ -22,14 +22,14 @@ async fn connect() -> (LegacyServer, Client) {
 #[tokio::test(start_paused = true)]
 async fn a_call_dropped_before_its_post_gets_a_connection_is_withdrawn() {
     let (server, client) = connect().await;
-    server.hold(HoldStage::Connect, CALL);
+    server.hold(HoldStage::ClientBuilder, CALL);
     let first = client.call_tool("slow", ()).start();
     let second = client.call_tool("quick", ()).start();
     run_until_idle().await;
 
     drop((first, second));
     run_until_idle().await;
-    server.release(HoldStage::Connect, CALL);
+    server.release(HoldStage::ClientBuilder, CALL);
     let third = client.call_tool("quick", ()).await;
 
     assert!(third.is_ok(), "{third:?}");
@@ -72,7 +72,7 @@ async fn a_post_without_a_response_times_out_its_call() {
     server.hold(HoldStage::Transit, CALL);
     let idle_connections = server.connections();
     let call = client.call_tool("slow", ());
-    let call = call.total_timeout(Duration::from_secs(3600));
+    let call = call.timeout(Duration::from_secs(3600));
 
     let failed = timeout(Duration::from_secs(60), call.into_future()).await;
 

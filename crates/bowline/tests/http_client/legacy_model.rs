@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use bowline::client::{Change, Changes};
+use bowline::client::{Change, ChangeFilter};
 use bowline::types::LoggingLevel;
 use bowline::{Call, Client};
 use serde_json::{Value, json};
@@ -70,7 +70,7 @@ impl ResourceListener {
         let state = Arc::new(Mutex::new(ListenerState::default()));
         let (client, shared) = (client.clone(), state.clone());
         tokio::spawn(async move {
-            let Ok(mut changes) = client.subscribe(Changes::new().resource(uri)).await else {
+            let Ok(mut changes) = client.subscribe(ChangeFilter::new().resource(uri)).await else {
                 shared.lock().unwrap().has_ended = true;
                 return;
             };
@@ -110,8 +110,8 @@ fn delays(seed: u64) -> impl FnMut(HoldStage, &str) -> u64 + Send {
     let mut random = SplitMix64(seed ^ 0x5eed);
     move |stage, _| match (stage, random.below(4)) {
         (_, 0 | 1) => 0,
-        (HoldStage::Connect, 2) => random.below(20),
-        (HoldStage::Connect, _) => random.below(300),
+        (HoldStage::ClientBuilder, 2) => random.below(20),
+        (HoldStage::ClientBuilder, _) => random.below(300),
         (HoldStage::Transit, 2) => random.below(80),
         // Longer than a cancel waits after its request.
         (HoldStage::Transit, _) => random.below(250),

@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bowline::exchange::BoxFuture;
-use bowline::http::client::{HttpSend, RequestBody, ResponseBody};
+use bowline::http::client::{HttpClient, RequestBody, ResponseBody};
 use bowline::{Client, Error, Result};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
@@ -28,7 +28,7 @@ pub(crate) const LEGACY: &str = "2025-11-25";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum HoldStage {
     /// Before the connection reads the body.
-    Connect,
+    ClientBuilder,
     /// Between the connection and the server.
     Transit,
     /// After the server has processed it, before the head of the response arrives.
@@ -154,7 +154,7 @@ impl LegacyServer {
     }
 
     pub(crate) async fn connect(&self) -> Client {
-        let connect = Client::connect("http://legacy.invalid/mcp").http(self.clone());
+        let connect = Client::connect("http://legacy.invalid/mcp").http_client(self.clone());
         let version = match self.state().is_http_sse {
             true => "2024-11-05",
             false => LEGACY,
@@ -266,7 +266,7 @@ pub(crate) async fn run_until_idle() {
     sleep(Duration::from_millis(1)).await;
 }
 
-impl HttpSend for LegacyServer {
+impl HttpClient for LegacyServer {
     fn send(
         &self,
         request: Request<RequestBody>,
@@ -280,7 +280,7 @@ impl HttpSend for LegacyServer {
                 Some(method) => format!("{} {method}", head.method),
                 None => head.method.to_string(),
             };
-            server.wait_at(HoldStage::Connect, &label).await;
+            server.wait_at(HoldStage::ClientBuilder, &label).await;
             if server.state().is_down {
                 return Err(connection_refused());
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bowline::client::{Change, Changes};
+use bowline::client::{Change, ChangeFilter};
 use bowline::types::LoggingLevel;
 use bowline::{Call, Client, Error};
 use serde_json::json;
@@ -47,7 +47,7 @@ fn find(server: &LegacyServer, label: &str, session: &str) -> Vec<ProcessedReque
 async fn a_client_resubscribes_after_a_server_restart_and_reports_possible_changes() {
     let server = LegacyServer::start();
     let client = connect(&server).await;
-    let wanted = Changes::new().tools().resource(NOTES);
+    let wanted = ChangeFilter::new().tools().resource(NOTES);
     let mut subscription = client.subscribe(wanted).await.unwrap();
     client.set_log_level(LoggingLevel::Error).await.unwrap();
     server.change_tools(); // its event id is invalid in the next session
@@ -77,7 +77,7 @@ async fn a_call_that_gets_404_reopens_the_session_and_its_subscriptions() {
     let server = LegacyServer::start();
     server.state().get_behavior = GetBehavior::Status(405);
     let client = connect(&server).await;
-    let wanted = Changes::new().resource(NOTES);
+    let wanted = ChangeFilter::new().resource(NOTES);
     let mut subscription = client.subscribe(wanted).await.unwrap();
 
     server.restart();
@@ -94,7 +94,7 @@ async fn a_get_stream_is_reopened_after_an_outage() {
         let server = LegacyServer::start();
         server.state().has_event_ids = false;
         let client = connect(&server).await;
-        let mut subscription = client.subscribe(Changes::new().tools()).await.unwrap();
+        let mut subscription = client.subscribe(ChangeFilter::new().tools()).await.unwrap();
 
         // The sessions survive, as in a database; only the stream ends.
         server.state().is_down = true;
@@ -118,7 +118,7 @@ async fn a_get_stream_rejected_with_503_is_retried() {
     let server = LegacyServer::start();
     server.state().get_behavior = GetBehavior::Status(503);
     let client = connect(&server).await;
-    let mut subscription = client.subscribe(Changes::new().tools()).await.unwrap();
+    let mut subscription = client.subscribe(ChangeFilter::new().tools()).await.unwrap();
     sleep(LONG).await;
 
     server.state().get_behavior = GetBehavior::Stream;
@@ -136,7 +136,7 @@ async fn a_get_stream_rejected_with_503_is_retried() {
 async fn a_resumed_stream_reports_no_missed_changes() {
     let server = LegacyServer::start();
     let client = connect(&server).await;
-    let mut subscription = client.subscribe(Changes::new().tools()).await.unwrap();
+    let mut subscription = client.subscribe(ChangeFilter::new().tools()).await.unwrap();
     server.change_tools();
     assert_eq!(changes(&mut subscription).await, [Change::Tools]);
 
@@ -152,7 +152,7 @@ async fn subscriptions_fail_when_the_get_stream_is_abandoned() {
     for get_behavior in [GetBehavior::EmptyStream, GetBehavior::Status(400)] {
         let server = LegacyServer::start();
         let client = connect(&server).await;
-        let mut subscription = client.subscribe(Changes::new().tools()).await.unwrap();
+        let mut subscription = client.subscribe(ChangeFilter::new().tools()).await.unwrap();
 
         server.state().get_behavior = get_behavior;
         server.cut_streams();
@@ -167,7 +167,7 @@ async fn subscriptions_fail_when_the_get_stream_is_abandoned() {
 
         let end = end.await.expect("the subscription ends");
         assert!(matches!(end, Err(Error::Transport { .. })), "{end:?}");
-        let next = client.subscribe(Changes::new().tools()).await;
+        let next = client.subscribe(ChangeFilter::new().tools()).await;
         assert!(matches!(next, Err(Error::Transport { .. })), "{next:?}");
         assert!(
             client.call_tool("quick", ()).await.is_ok(),
@@ -177,7 +177,7 @@ async fn subscriptions_fail_when_the_get_stream_is_abandoned() {
         server.state().get_behavior = GetBehavior::Stream;
         server.restart();
         client.call_tool("quick", ()).await.unwrap();
-        let anew = client.subscribe(Changes::new().tools()).await;
+        let anew = client.subscribe(ChangeFilter::new().tools()).await;
         assert!(anew.is_ok(), "a new session has a new stream: {anew:?}");
     }
 }
@@ -201,7 +201,7 @@ async fn a_404_to_every_get_does_not_reopen_the_session() {
 async fn a_get_stream_that_fails_in_every_new_session_is_abandoned_and_reported() {
     let server = LegacyServer::start();
     let client = connect(&server).await;
-    let mut subscription = client.subscribe(Changes::new().tools()).await.unwrap();
+    let mut subscription = client.subscribe(ChangeFilter::new().tools()).await.unwrap();
 
     server.state().get_behavior = GetBehavior::Status(404);
     server.cut_streams();
@@ -262,7 +262,7 @@ async fn a_server_request_of_an_expired_session_is_not_answered_in_the_next_sess
         let _ = request_sender.send(());
         std::future::pending()
     });
-    let connect = Client::connect("http://legacy.invalid/mcp").http(server.clone());
+    let connect = Client::connect("http://legacy.invalid/mcp").http_client(server.clone());
     let connect = connect.protocol_version(LEGACY).host(host);
     let client = connect.await.unwrap();
     run_until_idle().await;
@@ -337,10 +337,10 @@ async fn a_cancel_sent_before_the_404_names_the_old_session_and_its_call_is_not_
 #[tokio::test(start_paused = true)]
 async fn a_call_dropped_while_its_session_is_reopened_is_neither_posted_again_nor_cancelled() {
     for (stage, label) in [
-        (HoldStage::Connect, INITIALIZE),
+        (HoldStage::ClientBuilder, INITIALIZE),
         (HoldStage::Transit, INITIALIZE),
         (HoldStage::Head, INITIALIZE),
-        (HoldStage::Connect, INITIALIZED),
+        (HoldStage::ClientBuilder, INITIALIZED),
         (HoldStage::Head, INITIALIZED),
     ] {
         let server = LegacyServer::start();
@@ -365,13 +365,13 @@ async fn a_call_dropped_while_its_session_is_reopened_is_neither_posted_again_no
 async fn a_call_dropped_before_it_is_posted_again_is_withdrawn() {
     let server = LegacyServer::start();
     let (_client, call) = start_held_call(&server, HoldStage::Head, INITIALIZED).await;
-    server.hold(HoldStage::Connect, CALL);
+    server.hold(HoldStage::ClientBuilder, CALL);
     server.release(HoldStage::Head, INITIALIZED);
     run_until_idle().await;
 
     drop(call);
     run_until_idle().await;
-    server.release(HoldStage::Connect, CALL);
+    server.release(HoldStage::ClientBuilder, CALL);
 
     let refused = vec![format!("{CALL} s1")];
     assert_eq!(outcome(&server).await, (refused, 0));
@@ -423,13 +423,13 @@ async fn a_cancel_names_the_session_of_its_request_even_if_that_is_not_the_curre
 #[tokio::test(start_paused = true)]
 async fn the_first_call_waits_for_the_get_stream_so_that_no_notification_is_missed() {
     let server = LegacyServer::start();
-    server.hold(HoldStage::Connect, "GET");
+    server.hold(HoldStage::ClientBuilder, "GET");
     let client = server.connect().await;
     let call = client.call_tool("quick", ()).start();
 
     run_until_idle().await;
     assert_eq!(find(&server, CALL, "s1").len(), 0);
-    server.release(HoldStage::Connect, "GET");
+    server.release(HoldStage::ClientBuilder, "GET");
 
     assert!(call.await.is_ok());
     let processed = server.processed();
@@ -462,7 +462,7 @@ async fn an_unanswered_get_delays_the_first_call_by_at_most_600_ms() {
 async fn a_resubscription_waits_for_the_previous_unsubscription() {
     let server = LegacyServer::start();
     let client = connect(&server).await;
-    let wanted = || Changes::new().resource(NOTES);
+    let wanted = || ChangeFilter::new().resource(NOTES);
     let first = client.subscribe(wanted()).await.unwrap();
     server.hold(HoldStage::Transit, "POST resources/unsubscribe");
     drop(first);
@@ -494,10 +494,10 @@ async fn a_call_made_during_a_failed_reopening_starts_its_own_reopening() {
 
     server.state().is_down = true;
     server.release(HoldStage::Transit, INITIALIZE);
-    server.hold(HoldStage::Connect, INITIALIZE);
+    server.hold(HoldStage::ClientBuilder, INITIALIZE);
     run_until_idle().await;
     server.state().is_down = false;
-    server.release(HoldStage::Connect, INITIALIZE);
+    server.release(HoldStage::ClientBuilder, INITIALIZE);
 
     assert!(joined.await.is_ok());
 }
@@ -526,7 +526,7 @@ async fn a_get_rejected_with_409_is_retried() {
     let server = LegacyServer::start();
     server.state().has_event_ids = false;
     let client = connect(&server).await;
-    let mut subscription = client.subscribe(Changes::new().tools()).await.unwrap();
+    let mut subscription = client.subscribe(ChangeFilter::new().tools()).await.unwrap();
     server.state().get_behavior = GetBehavior::Status(409);
     server.cut_streams();
     sleep(Duration::from_secs(5)).await;
@@ -571,7 +571,7 @@ async fn a_call_dropped_while_its_session_expires_sends_no_cancel_in_the_next_se
 async fn a_response_whose_connection_ends_before_it_arrives_is_posted_again() {
     let server = LegacyServer::start();
     let host = bowline::client::Host::new().roots(|| async { Vec::new() });
-    let connect = Client::connect("http://legacy.invalid/mcp").http(server.clone());
+    let connect = Client::connect("http://legacy.invalid/mcp").http_client(server.clone());
     let _client = connect.protocol_version(LEGACY).host(host).await.unwrap();
     run_until_idle().await;
     server.hold(HoldStage::Transit, "POST");

@@ -4,8 +4,8 @@ use std::error::Error as StdError;
 use std::future::pending;
 use std::time::Duration;
 
-use bowline::client::{Change, Changes, SubscriptionEnd};
-use bowline::http::client::HyperSend;
+use bowline::client::{Change, ChangeFilter, SubscriptionEnd};
+use bowline::http::client::HyperClient;
 use bowline::testing::PipeConnector;
 use bowline::{Client, Error};
 use h2::server::Builder;
@@ -16,8 +16,8 @@ use tokio::time::{Instant, sleep};
 use crate::http2_server::{Http2Server, answer, message, serve};
 use crate::scripted_server::{ReceivedRequest, SSE_HEAD, ScriptedReply, ScriptedServer, event};
 
-async fn client(send: HyperSend) -> Client {
-    let connect = Client::connect("http://localhost/mcp").http(send);
+async fn client(send: HyperClient) -> Client {
+    let connect = Client::connect("http://localhost/mcp").http_client(send);
     connect.protocol_version("2026-07-28").await.unwrap()
 }
 
@@ -72,13 +72,13 @@ fn server() -> Http2Server {
 async fn a_dead_connection_fails_one_call_and_the_next_reconnects() {
     let (server, is_dead) = (server(), watch::Sender::new(false));
     let connector = lossy_connector(&server, is_dead.subscribe());
-    let client = client(HyperSend::with_http2_connector(connector)).await;
+    let client = client(HyperClient::with_http2_connector(connector)).await;
     let limit = Duration::from_secs(2);
     client.call_tool("quick", ()).await.unwrap();
     is_dead.send_replace(true);
 
-    let lost = client.call_tool("quick", ()).timeout(limit).await;
-    let next = client.call_tool("quick", ()).timeout(limit).await;
+    let lost = client.call_tool("quick", ()).idle_timeout(limit).await;
+    let next = client.call_tool("quick", ()).idle_timeout(limit).await;
 
     assert!(matches!(lost, Err(Error::Timeout { .. })), "{lost:?}");
     assert_eq!(next.unwrap().text(), "done");
@@ -88,11 +88,11 @@ async fn a_dead_connection_fails_one_call_and_the_next_reconnects() {
 #[tokio::test(start_paused = true)]
 async fn a_timed_out_call_keeps_the_connection_to_a_slow_server() {
     let server = server();
-    let client = client(HyperSend::with_http2_connector(server.connector())).await;
+    let client = client(HyperClient::with_http2_connector(server.connector())).await;
 
     for _ in 0..5 {
         let limit = Duration::from_secs(2);
-        let lost = client.call_tool("slow", ()).timeout(limit).await;
+        let lost = client.call_tool("slow", ()).idle_timeout(limit).await;
         assert!(matches!(lost, Err(Error::Timeout { .. })), "{lost:?}");
         client.call_tool("quick", ()).await.unwrap();
     }
@@ -104,14 +104,14 @@ async fn a_timed_out_call_keeps_the_connection_to_a_slow_server() {
 async fn a_call_on_a_dead_connection_fails_before_its_timeout() {
     let (server, is_dead) = (server(), watch::Sender::new(false));
     let connector = lossy_connector(&server, is_dead.subscribe());
-    let client = client(HyperSend::with_http2_connector(connector)).await;
+    let client = client(HyperClient::with_http2_connector(connector)).await;
     client.call_tool("quick", ()).await.unwrap();
     is_dead.send_replace(true);
 
     let start = Instant::now();
     let call = client
         .call_tool("slow", ())
-        .timeout(Duration::from_secs(3_600));
+        .idle_timeout(Duration::from_secs(3_600));
     let lost = call.await.unwrap_err();
 
     assert!(matches!(lost, Error::Transport { .. }), "{lost:?}");
@@ -127,11 +127,11 @@ async fn a_call_on_a_dead_connection_fails_before_its_timeout() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_call_is_kept_while_pings_are_answered() {
     let server = server();
-    let client = client(HyperSend::with_http2_connector(server.connector())).await;
+    let client = client(HyperClient::with_http2_connector(server.connector())).await;
 
     let call = client
         .call_tool("slow", ())
-        .timeout(Duration::from_secs(3_600));
+        .idle_timeout(Duration::from_secs(3_600));
     let lost = call.await;
 
     assert!(matches!(lost, Err(Error::Timeout { .. })), "{lost:?}");
@@ -171,8 +171,8 @@ const INTERVAL: Duration = Duration::from_secs(15);
 #[tokio::test(start_paused = true)]
 async fn a_stream_without_further_keep_alives_fails_after_three_intervals() {
     let (_server, connector, mut opened) = subscription_server();
-    let client = client(HyperSend::with_connector(connector)).await;
-    let mut changes = client.subscribe(Changes::new().tools()).await.unwrap();
+    let client = client(HyperClient::with_connector(connector)).await;
+    let mut changes = client.subscribe(ChangeFilter::new().tools()).await.unwrap();
     let stream = opened.recv().await.unwrap();
 
     let silent_since = async {
@@ -198,8 +198,8 @@ async fn a_stream_without_further_keep_alives_fails_after_three_intervals() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_resubscribes_after_missing_keep_alives_and_reports_missed_changes() {
     let (_server, connector, mut opened) = subscription_server();
-    let client = client(HyperSend::with_connector(connector)).await;
-    let mut changes = client.watch(Changes::new().tools());
+    let client = client(HyperClient::with_connector(connector)).await;
+    let mut changes = client.watch(ChangeFilter::new().tools());
 
     let sending = async {
         let stream = opened.recv().await.unwrap();
@@ -218,8 +218,8 @@ async fn a_watch_resubscribes_after_missing_keep_alives_and_reports_missed_chang
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_never_sent_keep_alives_has_no_idle_timeout() {
     let (_server, connector, mut opened) = subscription_server();
-    let client = client(HyperSend::with_connector(connector)).await;
-    let mut changes = client.subscribe(Changes::new().tools()).await.unwrap();
+    let client = client(HyperClient::with_connector(connector)).await;
+    let mut changes = client.subscribe(ChangeFilter::new().tools()).await.unwrap();
     let stream = opened.recv().await.unwrap();
 
     let sending = async {
@@ -235,15 +235,15 @@ async fn a_stream_that_never_sent_keep_alives_has_no_idle_timeout() {
 #[tokio::test(start_paused = true)]
 async fn a_connect_that_never_completes_times_out_after_ten_seconds() {
     for send in [
-        HyperSend::with_connector(|_| pending()),
-        HyperSend::with_http2_connector(|_| pending()),
+        HyperClient::with_connector(|_| pending()),
+        HyperClient::with_http2_connector(|_| pending()),
     ] {
         let client = client(send).await;
 
         let start = Instant::now();
         let call = client
             .call_tool("x", ())
-            .timeout(Duration::from_secs(3_600));
+            .idle_timeout(Duration::from_secs(3_600));
         let lost = call.await.unwrap_err();
 
         let chain = error_chain(&lost);
@@ -265,11 +265,11 @@ async fn a_server_that_never_completes_the_http2_handshake_fails_the_call() {
             _ => serve(io, &Builder::new(), answer).await,
         }
     });
-    let client = client(HyperSend::with_http2_connector(server.connector())).await;
+    let client = client(HyperClient::with_http2_connector(server.connector())).await;
 
     let call = client
         .call_tool("x", ())
-        .timeout(Duration::from_secs(3_600));
+        .idle_timeout(Duration::from_secs(3_600));
     let lost = call.await;
 
     assert!(matches!(lost, Err(Error::Transport { .. })), "{lost:?}");

@@ -64,7 +64,7 @@ async fn a_timed_out_call_closes_its_post() {
 
     let outcome = client
         .call_tool("slow", ())
-        .timeout(Duration::from_millis(100))
+        .idle_timeout(Duration::from_millis(100))
         .await;
 
     assert!(matches!(outcome, Err(Error::Timeout { .. })));
@@ -125,11 +125,9 @@ async fn a_json_rpc_error_is_read_at_any_status() {
     .await;
     let client = server.connect(MODERN).await;
 
-    let outcome = client.raw("no/such", ()).await;
+    let outcome = client.request_raw("no/such", ()).await;
 
-    assert!(
-        matches!(outcome, Err(Error::Peer(error)) if error.code == ErrorCode::METHOD_NOT_FOUND)
-    );
+    assert!(matches!(outcome, Err(Error::Rpc(error)) if error.code == ErrorCode::METHOD_NOT_FOUND));
 }
 
 #[tokio::test]
@@ -145,7 +143,7 @@ async fn an_error_at_an_error_status_fails_its_post_regardless_of_its_id() {
     let outcome = client.call_tool("x", ()).await;
 
     assert!(
-        matches!(&outcome, Err(Error::Peer(error)) if error.message == "a handshake is missing"),
+        matches!(&outcome, Err(Error::Rpc(error)) if error.message == "a handshake is missing"),
         "{outcome:?}"
     );
 }
@@ -315,7 +313,7 @@ async fn the_probe_detects_a_modern_server() {
     let client = Client::connect(&server.url).await.unwrap();
 
     assert!(client.dialect().is_modern());
-    assert!(client.capabilities().unwrap().tools.is_some());
+    assert!(client.server_capabilities().unwrap().tools.is_some());
 }
 
 #[tokio::test]
@@ -356,10 +354,7 @@ async fn a_dropped_call_with_cancel_on_abandon_false_keeps_its_post_open() {
     })
     .await;
     let client = server.connect(MODERN).await;
-    let mut call = client
-        .call_tool("slow", ())
-        .cancel_on_abandon(false)
-        .start();
+    let mut call = client.call_tool("slow", ()).cancel_on_drop(false).start();
     server.request_of(&mut call).await;
 
     drop(call);
@@ -381,10 +376,7 @@ async fn a_call_with_cancel_on_abandon_false_can_still_be_cancelled_with_a_reaso
     let mut server =
         ScriptedServer::start(|_| ScriptedReply::BytesThenStall(SSE_HEAD.into())).await;
     let client = server.connect(MODERN).await;
-    let mut call = client
-        .call_tool("slow", ())
-        .cancel_on_abandon(false)
-        .start();
+    let mut call = client.call_tool("slow", ()).cancel_on_drop(false).start();
     server.request_of(&mut call).await;
 
     call.cancel("the user closed the tab");
@@ -403,8 +395,8 @@ async fn a_timed_out_call_with_cancel_on_abandon_false_keeps_its_post_open() {
     .await;
     let client = server.connect(MODERN).await;
 
-    let slow = client.call_tool("slow", ()).cancel_on_abandon(false);
-    let outcome = slow.timeout(Duration::from_millis(50)).await;
+    let slow = client.call_tool("slow", ()).cancel_on_drop(false);
+    let outcome = slow.idle_timeout(Duration::from_millis(50)).await;
     client.call_tool("quick", ()).await.unwrap();
 
     assert!(matches!(outcome, Err(Error::Timeout { .. })));

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bowline::http::client::{
-    Connector, HttpSend, HttpStream, HyperSend, RequestBody, ResponseBody,
+    Connector, HttpClient, HttpStream, HyperClient, RequestBody, ResponseBody,
 };
 use bowline::testing::PipeConnector;
 use bytes::Bytes;
@@ -91,10 +91,10 @@ impl Body for ChunkBody {
 
 const MAX_STREAMS: u32 = 4;
 
-fn sender_over(connector: PipeConnector, http2: bool) -> HyperSend {
+fn sender_over(connector: PipeConnector, http2: bool) -> HyperClient {
     match http2 {
-        true => HyperSend::with_http2_connector(connector),
-        false => HyperSend::with_connector(connector),
+        true => HyperClient::with_http2_connector(connector),
+        false => HyperClient::with_connector(connector),
     }
 }
 
@@ -103,12 +103,12 @@ fn request(uri: &str) -> Request<RequestBody> {
     Request::post(uri).body(body).unwrap()
 }
 
-async fn head(send: &HyperSend, uri: &str) -> Response<ResponseBody> {
+async fn head(send: &HyperClient, uri: &str) -> Response<ResponseBody> {
     send.send(request(uri)).await.unwrap()
 }
 
 /// Sends a request and reads the whole response.
-async fn fetch(send: &HyperSend, uri: &str) -> Bytes {
+async fn fetch(send: &HyperClient, uri: &str) -> Bytes {
     let response = head(send, uri).await;
     response.into_body().collect(1_000).await.unwrap()
 }
@@ -116,7 +116,7 @@ async fn fetch(send: &HyperSend, uri: &str) -> Bytes {
 #[tokio::test]
 async fn a_connection_is_reused_after_its_response_was_read() {
     let (server, connector) = CountingServer::new();
-    let send = HyperSend::with_connector(connector);
+    let send = HyperClient::with_connector(connector);
 
     for _ in 0..3 {
         assert_eq!(fetch(&send, "http://tools.example/").await, "word");
@@ -128,7 +128,7 @@ async fn a_connection_is_reused_after_its_response_was_read() {
 #[tokio::test]
 async fn concurrent_requests_use_one_connection_each_and_all_are_pooled() {
     let (server, connector) = CountingServer::new();
-    let send = HyperSend::with_connector(connector);
+    let send = HyperClient::with_connector(connector);
     let url = "http://tools.example/";
 
     for _ in 0..2 {
@@ -143,7 +143,7 @@ async fn concurrent_requests_use_one_connection_each_and_all_are_pooled() {
 #[tokio::test]
 async fn connections_are_pooled_per_origin() {
     let (server, connector) = CountingServer::new();
-    let send = HyperSend::with_connector(connector);
+    let send = HyperClient::with_connector(connector);
     let urls = [
         "http://a.example/",
         "http://b.example/",
@@ -161,7 +161,7 @@ async fn connections_are_pooled_per_origin() {
 #[tokio::test]
 async fn a_dropped_response_closes_only_its_own_connection() {
     let (server, connector) = CountingServer::new();
-    let send = HyperSend::with_connector(connector);
+    let send = HyperClient::with_connector(connector);
     let (stream, reusable) = tokio::join!(
         head(&send, "http://tools.example/stream"),
         head(&send, "http://tools.example/")
@@ -177,10 +177,10 @@ async fn a_dropped_response_closes_only_its_own_connection() {
 }
 
 /// A sender, and the server ends of its connections.
-fn manual_server() -> (HyperSend, mpsc::UnboundedReceiver<DuplexStream>) {
+fn manual_server() -> (HyperClient, mpsc::UnboundedReceiver<DuplexStream>) {
     let (accepted, accept) = mpsc::unbounded_channel();
     let connector = PipeConnector::with(move |far| accepted.send(far).unwrap());
-    (HyperSend::with_connector(connector), accept)
+    (HyperClient::with_connector(connector), accept)
 }
 
 /// Reads one request, answers it, and returns what was read.
@@ -299,7 +299,7 @@ fn alpn_connector(pipes: PipeConnector, negotiates_http2: bool) -> impl Connecto
 #[tokio::test]
 async fn requests_share_a_connection_that_negotiates_http2() {
     let (server, connector) = CountingServer::new();
-    let send = HyperSend::with_connector(alpn_connector(connector, true));
+    let send = HyperClient::with_connector(alpn_connector(connector, true));
     let url = "https://tools.example/";
 
     let (a, b, c) = tokio::join!(fetch(&send, url), fetch(&send, url), fetch(&send, url));
@@ -312,7 +312,7 @@ async fn requests_share_a_connection_that_negotiates_http2() {
 #[tokio::test(start_paused = true)]
 async fn a_request_beyond_the_stream_limit_opens_another_http2_connection() {
     let (server, connector) = CountingServer::new();
-    let send = HyperSend::with_http2_connector(connector);
+    let send = HyperClient::with_http2_connector(connector);
     let url = "http://tools.example/stream";
 
     let mut streams = Vec::new();
@@ -334,7 +334,7 @@ async fn a_request_beyond_the_stream_limit_opens_another_http2_connection() {
 #[tokio::test(start_paused = true)]
 async fn requests_waiting_for_a_connection_that_negotiates_http1_connect_concurrently() {
     let (server, connector) = CountingServer::new();
-    let send = HyperSend::with_connector(alpn_connector(connector, false));
+    let send = HyperClient::with_connector(alpn_connector(connector, false));
     let url = "https://tools.example/";
 
     let fetching = async { tokio::join!(fetch(&send, url), fetch(&send, url), fetch(&send, url)) };
@@ -407,7 +407,7 @@ async fn dropping_the_sender_closes_idle_connections_and_leaves_no_task() {
 #[tokio::test]
 async fn a_response_can_be_dropped_outside_a_runtime() {
     let (server, connector) = CountingServer::new();
-    let send = HyperSend::with_connector(connector);
+    let send = HyperClient::with_connector(connector);
     let response = head(&send, "http://tools.example/").await;
 
     std::thread::spawn(move || drop(response)).join().unwrap();
@@ -419,7 +419,7 @@ async fn a_response_can_be_dropped_outside_a_runtime() {
 #[tokio::test]
 async fn a_uri_without_an_authority_is_rejected() {
     let (_, connector) = CountingServer::new();
-    let send = HyperSend::with_connector(connector);
+    let send = HyperClient::with_connector(connector);
 
     let sending = pin!(send.send(request("/mcp")));
     let error = sending.await.unwrap_err().to_string();

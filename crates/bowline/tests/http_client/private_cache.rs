@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use bowline::Client;
 use bowline::client::MemoryCache;
 use bowline::exchange::BoxFuture;
-use bowline::http::client::{Authorizer, HttpSend, Refusal, RequestBody, ResponseBody};
+use bowline::http::client::{Authorizer, HttpClient, Refusal, RequestBody, ResponseBody};
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderValue, Request, Response, request};
@@ -24,7 +24,7 @@ impl PerUserServer {
     }
 }
 
-impl HttpSend for PerUserServer {
+impl HttpClient for PerUserServer {
     fn send(
         &self,
         request: Request<RequestBody>,
@@ -82,7 +82,7 @@ async fn connect(
     cache: &Arc<MemoryCache>,
 ) -> Client {
     let connect = Client::connect(url)
-        .http(server.clone())
+        .http_client(server.clone())
         .authorizer(authorizer.clone())
         .cache(cache.clone())
         .protocol_version("2026-07-28");

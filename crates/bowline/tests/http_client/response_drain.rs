@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bowline::http::client::HyperSend;
+use bowline::http::client::HyperClient;
 use bowline::testing::PipeConnector;
 use bowline::{Client, Result};
 use h2::server::Builder;
@@ -14,8 +14,8 @@ use tokio::time::{Instant, sleep};
 use crate::http2_server::{Http2Server, done, head, message, serve};
 use crate::scripted_server::{ScriptedReply, ScriptedServer, event, result};
 
-async fn client(send: HyperSend) -> Client {
-    let connect = Client::connect("http://localhost/mcp").http(send);
+async fn client(send: HyperClient) -> Client {
+    let connect = Client::connect("http://localhost/mcp").http_client(send);
     connect.protocol_version("2026-07-28").await.unwrap()
 }
 
@@ -53,7 +53,7 @@ const END_DELAY: Duration = Duration::from_millis(5);
 #[tokio::test(start_paused = true)]
 async fn a_connection_whose_stream_ends_soon_after_the_result_is_reused() -> Result<()> {
     let (connector, accepted) = server_with_late_ends();
-    let client = client(HyperSend::with_connector(connector)).await;
+    let client = client(HyperClient::with_connector(connector)).await;
 
     for _ in 0..200 {
         let start = Instant::now();
@@ -126,8 +126,8 @@ fn status(status: u16) -> http::Response<()> {
 async fn an_http2_response_that_ends_soon_after_its_content_is_not_reset() -> Result<()> {
     for version in ["2026-07-28", "2025-11-25"] {
         let (server, resets) = http2_server_with_late_ends();
-        let send = HyperSend::with_http2_connector(server.connector());
-        let connect = Client::connect("http://localhost/mcp").http(send);
+        let send = HyperClient::with_http2_connector(server.connector());
+        let connect = Client::connect("http://localhost/mcp").http_client(send);
         let client = connect.protocol_version(version).await?;
 
         for _ in 0..20 {
@@ -148,7 +148,7 @@ async fn a_stream_left_open_after_the_result_is_closed_within_two_seconds() -> R
         let chunk = format!("{CHUNKED}{:x}\r\n{answer}\r\n", answer.len());
         ScriptedReply::BytesThenStall(chunk)
     });
-    let client = client(HyperSend::with_connector(connector)).await;
+    let client = client(HyperClient::with_connector(connector)).await;
 
     let start = Instant::now();
     assert_eq!(client.call_tool("x", ()).await?.text(), "done");
@@ -166,7 +166,7 @@ async fn dropping_the_client_closes_streams_left_open_after_the_result() -> Resu
         let chunk = format!("{CHUNKED}{:x}\r\n{answer}\r\n", answer.len());
         ScriptedReply::BytesThenStall(chunk)
     });
-    let client = client(HyperSend::with_connector(connector)).await;
+    let client = client(HyperClient::with_connector(connector)).await;
     assert_eq!(client.call_tool("x", ()).await?.text(), "done");
     server.request().await;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bowline::http::client::{HyperSend, ResponseLimits};
+use bowline::http::client::{HyperClient, ResponseLimits};
 use bowline::{Client, Error, Reply, Result};
 use serde_json::json;
 use tokio::time::Instant;
@@ -33,14 +33,17 @@ async fn outcome_of(
         ..ResponseLimits::default()
     };
     let client = Client::connect(&server.url)
-        .http(HyperSend::with_connector(connector))
+        .http_client(HyperClient::with_connector(connector))
         .protocol_version(version)
         .response_limits(limits)
         .await
         .unwrap();
     let start = Instant::now();
 
-    let outcome = client.call_tool("faulty", ()).timeout(CALL_TIMEOUT).await;
+    let outcome = client
+        .call_tool("faulty", ())
+        .idle_timeout(CALL_TIMEOUT)
+        .await;
     let took = start.elapsed();
 
     let next = client.call_tool("next", ()).await;
@@ -269,12 +272,12 @@ async fn count_gets(stream: &'static str) -> (usize, Result<Reply>) {
             _ => default_legacy_reply(request),
         });
     let client = Client::connect(&server.url)
-        .http(HyperSend::with_connector(connector))
+        .http_client(HyperClient::with_connector(connector))
         .protocol_version("2025-11-25")
         .await
         .unwrap();
 
-    let outcome = client.call_tool("x", ()).timeout(CALL_TIMEOUT).await;
+    let outcome = client.call_tool("x", ()).idle_timeout(CALL_TIMEOUT).await;
     // The paused clock advances as soon as every task is idle.
     let _ = tokio::time::timeout(CALL_TIMEOUT * 60, std::future::pending::<()>()).await;
 
@@ -319,7 +322,7 @@ async fn a_server_that_closes_streams_to_be_polled_is_polled_until_it_answers() 
         _ => default_legacy_reply(request),
     });
     let client = Client::connect("http://localhost/mcp")
-        .http(HyperSend::with_connector(connector))
+        .http_client(HyperClient::with_connector(connector))
         .protocol_version("2025-11-25")
         .await
         .unwrap();
@@ -327,7 +330,7 @@ async fn a_server_that_closes_streams_to_be_polled_is_polled_until_it_answers() 
     let outcome = client
         .call_tool("x", ())
         .id(1)
-        .timeout(CALL_TIMEOUT * 60)
+        .idle_timeout(CALL_TIMEOUT * 60)
         .await;
 
     assert_eq!(outcome.unwrap().text(), "done");

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
-use bowline::http::client::{HttpStream, HyperSend};
+use bowline::http::client::{HttpStream, HyperClient};
 use bowline::{CallToolResult, Client, Server, Tool};
 use http::Uri;
 use serde_json::json;
@@ -18,7 +18,7 @@ async fn a_call_waiting_for_the_connection_of_a_dropped_call_opens_its_own() {
     });
     let server = Server::new("echo", "1.0.0").tool(echo);
     let bound = server.http().bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/mcp", bound.addr());
+    let url = format!("http://{}/mcp", bound.local_addr());
     tokio::spawn(bound.serve());
     let is_first = AtomicBool::new(true);
     let stalls_once = move |uri: Uri| {
@@ -31,10 +31,10 @@ async fn a_call_waiting_for_the_connection_of_a_dropped_call_opens_its_own() {
             Ok(HttpStream::new(TcpStream::connect(address).await?))
         }
     };
-    let send = HyperSend::with_http2_connector(stalls_once);
+    let send = HyperClient::with_http2_connector(stalls_once);
     let connect = Client::connect(&url)
         .protocol_version("2026-07-28")
-        .http(send);
+        .http_client(send);
     let client = connect.await.unwrap();
     let mut first = client.call_tool("echo", ()).into_future();
     let mut second = client.call_tool("echo", ()).into_future();

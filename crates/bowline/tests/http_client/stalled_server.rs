@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bowline::exchange::BoxFuture;
-use bowline::http::client::{HttpSend, RequestBody, ResponseBody};
+use bowline::http::client::{HttpClient, RequestBody, ResponseBody};
 use bowline::{Client, Error, Result};
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
@@ -24,7 +24,7 @@ struct StalledServer {
 /// Request bodies not read yet; `None` if bodies are read as they arrive.
 type UnreadBodies = Arc<Mutex<Option<Vec<RequestBody>>>>;
 
-impl HttpSend for StalledServer {
+impl HttpClient for StalledServer {
     fn send(
         &self,
         request: Request<RequestBody>,
@@ -74,7 +74,7 @@ async fn connect(version: &str) -> (Client, Posted, UnreadBodies) {
         posted: sender,
         unread: unread.clone(),
     };
-    let connect = Client::connect("http://stalled.invalid/mcp").http(send);
+    let connect = Client::connect("http://stalled.invalid/mcp").http_client(send);
     let client = connect.protocol_version(version).await.unwrap();
     if version == LEGACY {
         // `notifications/initialized` is sent after `connect` has returned.
@@ -92,7 +92,7 @@ async fn a_call_times_out_at_its_deadline_while_its_cancel_stalls() {
             let limit = Duration::from_millis(millis);
             let error = client
                 .call_tool("slow", ())
-                .timeout(limit)
+                .idle_timeout(limit)
                 .await
                 .unwrap_err();
             assert!(

@@ -28,7 +28,7 @@ impl ClientAndServer {
     async fn new(service: HttpService, version: &str) -> Self {
         let service = service.legacy(Legacy::sessions().http_sse());
         let bound = service.bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/mcp", bound.addr());
+        let url = format!("http://{}/mcp", bound.local_addr());
         let serving = tokio::spawn(bound.serve());
         let connect = Client::connect(&url).protocol_version(version);
         let client = tokio::time::timeout(Duration::from_secs(10), connect.into_future());
@@ -102,7 +102,7 @@ async fn a_call_that_times_out_drops_its_handler_in_every_version() {
         let late = pair
             .client
             .call_tool("progress", json!({"name": "late"}))
-            .timeout(Duration::from_millis(200))
+            .idle_timeout(Duration::from_millis(200))
             .await;
 
         assert!(
@@ -139,7 +139,10 @@ async fn closing_a_client_releases_its_requests_and_sessions_on_the_server() {
         let mut fixture = ServerFixture::new();
         let service = fixture.server.http().legacy(Legacy::sessions().http_sse());
         let bound = service.bind("127.0.0.1:0").await.unwrap();
-        let (url, service) = (format!("http://{}/mcp", bound.addr()), bound.service());
+        let (url, service) = (
+            format!("http://{}/mcp", bound.local_addr()),
+            bound.service(),
+        );
         let serving = tokio::spawn(bound.serve());
         let client = Client::connect(&url)
             .protocol_version(version)

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use bowline::http::client::{HttpStream, HyperSend};
+use bowline::http::client::{HttpStream, HyperClient};
 use bowline::layer::Next;
 use bowline::{Call, Client};
 use http::{Uri, Version};
@@ -39,7 +39,7 @@ impl VersionRecorder {
 /// Serves `server` on a socket and returns its URL.
 async fn serve(server: &bowline::Server) -> String {
     let bound = server.http().bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/mcp", bound.addr());
+    let url = format!("http://{}/mcp", bound.local_addr());
     tokio::spawn(bound.serve());
     url
 }
@@ -86,11 +86,11 @@ async fn an_application_can_supply_its_own_connector() {
         std::future::ready(Ok(HttpStream::new(near)))
     };
     for send in [
-        HyperSend::with_connector(connector.clone()),
-        HyperSend::with_http2_connector(connector),
+        HyperClient::with_connector(connector.clone()),
+        HyperClient::with_http2_connector(connector),
     ] {
         for version in ["2026-07-28", "2025-11-25"] {
-            let connect = Client::connect("http://localhost/mcp").http(send.clone());
+            let connect = Client::connect("http://localhost/mcp").http_client(send.clone());
             let client = connect.protocol_version(version).await.unwrap();
 
             let reply = client.call_tool("echo", json!({"a": 1})).await.unwrap();

@@ -16,7 +16,7 @@ use crate::support::*;
 /// Serves on a TCP socket, and returns a raw connection to it with the serving task.
 async fn over_tcp(service: HttpService) -> (TcpStream, JoinHandle<bowline::Result<()>>) {
     let bound = service.bind("127.0.0.1:0").await.unwrap();
-    let addr = bound.addr();
+    let addr = bound.local_addr();
     let serving = tokio::spawn(bound.serve());
     (TcpStream::connect(addr).await.unwrap(), serving)
 }
@@ -28,7 +28,7 @@ async fn a_disconnect_before_the_head_is_sent_drops_the_handler() {
     let service = fixture
         .server
         .http()
-        .commit_after(Duration::from_secs(3600));
+        .stream_after(Duration::from_secs(3600));
     let (mut stream, _serving) = over_tcp(service.clone()).await;
     stream
         .write_all(&http1_bytes(call(1, "wait", "a")).await)
@@ -177,7 +177,7 @@ async fn on_http2_a_reset_before_the_head_is_sent_cancels_the_request() {
     let service = fixture
         .server
         .http()
-        .commit_after(Duration::from_secs(3600));
+        .stream_after(Duration::from_secs(3600));
     let mut connection = PlainConnection::http2(&service).await;
 
     tokio::select! {

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use bowline::http::HttpService;
-use bowline::http::client::HyperSend;
+use bowline::http::client::HyperClient;
 use bowline::testing::PipeConnector;
 use bowline::{CallToolResult, Client, Error, Reply, Result, Server, Tool};
 use serde_json::json;
@@ -56,7 +56,7 @@ async fn call_through(service: &HttpService, idle: Duration, version: &str) -> R
         tokio::spawn(forward(client, upstream.open(), idle));
     });
     let client = Client::connect("http://localhost/mcp")
-        .http(HyperSend::with_connector(proxy))
+        .http_client(HyperClient::with_connector(proxy))
         .protocol_version(version)
         .await?;
     client.call_tool("slow", ()).await

@@ -246,7 +246,7 @@ async fn a_client_that_does_not_read_is_disconnected_and_its_handler_dropped() {
         async |_, cx: bowline::Context| {
             for at in 0_u32.. {
                 let text = "x".repeat(1000);
-                cx.progress(bowline::Progress::at(f64::from(at)).message(text));
+                cx.progress(bowline::Progress::new(f64::from(at)).message(text));
                 tokio::task::yield_now().await;
             }
             Ok(bowline::CallToolResult::text("never"))

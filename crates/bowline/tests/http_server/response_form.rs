@@ -158,7 +158,7 @@ async fn a_maximum_keep_alive_interval_sends_no_comments() {
 #[tokio::test(start_paused = true)]
 async fn a_response_that_never_commits_to_an_event_stream_waits_for_its_outcome() {
     let mut fixture = ServerFixture::new();
-    let service = fixture.server.http().commit_after(Duration::MAX);
+    let service = fixture.server.http().stream_after(Duration::MAX);
     let mut connection = PlainConnection::http1(&service).await;
     let releasing = async {
         fixture.handler_started("a").await;
@@ -299,7 +299,7 @@ async fn progress_right_before_the_result_does_not_delay_the_result() {
         let long = long.clone();
         async move {
             tokio::task::yield_now().await;
-            cx.progress(Progress::at(1.0).message(long));
+            cx.progress(Progress::new(1.0).message(long));
             Ok(CallToolResult::text("done"))
         }
     };

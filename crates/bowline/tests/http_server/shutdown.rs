@@ -76,7 +76,7 @@ async fn a_shutdown_ends_a_subscription_with_a_complete_result() {
 async fn a_shutdown_refuses_new_requests_and_ends_serving() {
     let mut fixture = ServerFixture::new();
     let bound = fixture.server.http().bind("127.0.0.1:0").await.unwrap();
-    let (addr, service) = (bound.addr(), bound.service());
+    let (addr, service) = (bound.local_addr(), bound.service());
     let serving = tokio::spawn(bound.serve());
     let stream = tokio::net::TcpStream::connect(addr).await.unwrap();
     let mut connection = PlainConnection::over_io(stream, Vec::new()).await;

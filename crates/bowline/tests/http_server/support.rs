@@ -37,7 +37,7 @@ impl ServerFixture {
         let (sender, events) = mpsc::unbounded_channel();
         let release = Arc::new(Notify::new());
         let server = Server::new("fixture", "1.0.0")
-            .resource_updates()
+            .resource_subscriptions()
             .tool(echo())
             .tool(panics())
             .tool(missing_capability(

@@ -83,7 +83,7 @@ impl ReleaseGate {
 /// A server with one tool whose handler is dropped on a cancel and one whose handler is signalled.
 pub(crate) fn server(log: &ScheduleLog, release_gate: &ReleaseGate) -> Server {
     Server::new("target", "1.0.0")
-        .resource_updates()
+        .resource_subscriptions()
         .tool(tool("work", log, release_gate))
         .tool(tool("signaled", log, release_gate).cancel_mode(CancelMode::Signal))
 }
@@ -126,7 +126,7 @@ async fn run_plan(
             HandlerStep::Yield => tokio::task::yield_now().await,
             HandlerStep::Idle(millis) => sleep_ms(*millis).await,
             HandlerStep::Progress => {
-                let progress = Progress::at((at + 1) as f64).of(tag_hash(&job.tag));
+                let progress = Progress::new((at + 1) as f64).total(tag_hash(&job.tag));
                 cx.progress(progress.message(&job.tag));
             }
             HandlerStep::Wait => release_gate.wait(&job.tag).await,

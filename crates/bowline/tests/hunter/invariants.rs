@@ -73,7 +73,7 @@ impl Schedule {
                     plan: Vec::new(),
                 };
                 let request = client.call_tool("work", job);
-                outcome = request.total_timeout(Duration::from_secs(2)).await;
+                outcome = request.timeout(Duration::from_secs(2)).await;
                 if outcome.is_ok() {
                     break;
                 }
@@ -198,7 +198,7 @@ impl Schedule {
                 if let Some(id) = &id {
                     request = request.id(id.clone());
                 }
-                let outcome = request.timeout(Duration::from_secs(1)).await;
+                let outcome = request.idle_timeout(Duration::from_secs(1)).await;
                 if !matches!(&outcome, Ok(reply) if reply.text() == tag) {
                     let details = format!("{} got {outcome:?} with id {id:?}", party.name);
                     log.violation("a later call succeeds, and every id is free", details);

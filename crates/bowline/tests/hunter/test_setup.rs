@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bowline::http::HttpService;
-use bowline::http::client::{HttpStream, HyperSend};
+use bowline::http::client::{HttpStream, HyperClient};
 use bowline::http::legacy::Legacy;
 use bowline::peer::Peer;
 use bowline::wire::Lines;
@@ -90,10 +90,13 @@ impl TestSetup {
                     async { Ok(HttpStream::new(connecting.await)) }
                 };
                 let send = match transport {
-                    TransportKind::Http2 => HyperSend::with_http2_connector(connector),
-                    _ => HyperSend::with_connector(connector),
+                    TransportKind::Http2 => HyperClient::with_http2_connector(connector),
+                    _ => HyperClient::with_connector(connector),
                 };
-                (Client::connect("http://localhost/mcp").http(send), None)
+                (
+                    Client::connect("http://localhost/mcp").http_client(send),
+                    None,
+                )
             }
         };
         let connect = connect.protocol_version(self.config.dialect.version);

@@ -27,7 +27,7 @@ pub(crate) struct CallSettings {
     wants_progress: bool,
     /// Whether it calls the tool with `CancelMode::Signal`.
     is_signaled: bool,
-    /// Whether it sets `cancel_on_abandon(false)`.
+    /// Whether it sets `cancel_on_drop(false)`.
     opts_out_of_cancel: bool,
 }
 
@@ -116,10 +116,10 @@ impl TrackedCall {
             request = request.id(id.clone());
         }
         if let Some(idle) = settings.idle {
-            request = request.timeout(Duration::from_millis(idle));
+            request = request.idle_timeout(Duration::from_millis(idle));
         }
         if let Some(total) = settings.total {
-            request = request.total_timeout(Duration::from_millis(total));
+            request = request.timeout(Duration::from_millis(total));
         }
         if settings.wants_progress {
             let (log, tag) = (log.clone(), job.tag.clone());
@@ -136,7 +136,7 @@ impl TrackedCall {
                 }
             });
         }
-        let request = request.cancel_on_abandon(!settings.opts_out_of_cancel);
+        let request = request.cancel_on_drop(!settings.opts_out_of_cancel);
         let call = request.start();
         let tag = job.tag.clone();
         let state = TrackedState {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use bowline::client::{Change, Changes, Subscription};
+use bowline::client::{Change, ChangeFilter, Subscription};
 use bowline::{Client, Error, Result};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -175,7 +175,7 @@ impl ListenerState {
 
     async fn subscribe(&self, client: &Client) -> Result<Subscription> {
         self.attempts.fetch_add(1, Relaxed);
-        let subscribing = client.subscribe(Changes::new().resource(self.uri));
+        let subscribing = client.subscribe(ChangeFilter::new().resource(self.uri));
         let subscription = match self.config.dialect.is_modern() {
             true => subscribing.id(self.key()).await?,
             false => subscribing.await?,

@@ -109,7 +109,7 @@ async fn an_outcome_distinguishes_decline_from_cancel() {
             let error = client.call_tool("insist", ()).await.unwrap_err();
 
             assert_eq!(reply.text(), text, "{config:?}");
-            let is_expected = matches!(&error, Error::Peer(peer) if peer.message == message);
+            let is_expected = matches!(&error, Error::Rpc(peer) if peer.message == message);
             assert!(is_expected, "{config:?}: {error}");
         }
     }
@@ -159,11 +159,11 @@ async fn prompts_and_resources_elicit_like_tools() {
         let client = connect(&server, replying_host(&HostLog::default()), config).await;
 
         let letter = client
-            .raw("prompts/get", json!({"name": "letter"}))
+            .request_raw("prompts/get", json!({"name": "letter"}))
             .await
             .unwrap();
         let pages = client
-            .raw("resources/read", json!({"uri": "docs://mine"}))
+            .request_raw("resources/read", json!({"uri": "docs://mine"}))
             .await
             .unwrap();
 
@@ -228,7 +228,7 @@ async fn an_elicitation_without_the_client_capability_is_not_sent() {
 
         let error = client.call_tool("order", ()).await.unwrap_err();
 
-        let Error::Peer(error) = error else {
+        let Error::Rpc(error) = error else {
             panic!("{config:?}: {error}");
         };
         let message = r#"this request needs the client capability {"elicitation":{}}"#;
@@ -269,7 +269,7 @@ async fn a_bare_capability_error_in_a_tool_result_becomes_a_protocol_error() {
 
     let code = ErrorCode::MISSING_CLIENT_CAPABILITY;
     assert!(
-        matches!(&bare, Error::Peer(peer) if peer.code == code),
+        matches!(&bare, Error::Rpc(peer) if peer.code == code),
         "{bare}"
     );
     assert!(worded.is_error() && worded.text().ends_with(", sorry"));
@@ -284,7 +284,7 @@ async fn a_client_without_form_elicitation_gets_no_form() {
         let error = client.call_tool("order", ()).await.unwrap_err();
 
         let message = r#"this request needs the client capability {"elicitation":"#;
-        let is_expected = matches!(&error, Error::Peer(peer) if peer.message.starts_with(message));
+        let is_expected = matches!(&error, Error::Rpc(peer) if peer.message.starts_with(message));
         assert!(is_expected, "{config:?}: {error}");
     }
 }
@@ -350,7 +350,7 @@ async fn an_invalid_answer_is_refused_with_the_key_of_its_elicitation() {
 
         let error = client.call_tool("order", ()).await.unwrap_err();
 
-        let Error::Peer(RpcError { code, message, .. }) = error else {
+        let Error::Rpc(RpcError { code, message, .. }) = error else {
             panic!("{version} {transport:?}: {error}");
         };
         assert_eq!(code, ErrorCode::INVALID_PARAMS);

@@ -60,7 +60,7 @@ async fn the_timeout_of_a_call_is_paused_while_the_host_decides() {
 
         let reply = client
             .call_tool("order", ())
-            .timeout(Duration::from_secs(60))
+            .idle_timeout(Duration::from_secs(60))
             .await;
 
         assert_eq!(
@@ -92,7 +92,7 @@ async fn the_timeout_of_a_call_resumes_when_the_host_has_decided() {
 
         let call = client
             .call_tool("stuck", ())
-            .timeout(Duration::from_secs(60));
+            .idle_timeout(Duration::from_secs(60));
         let reply = timeout(Duration::from_secs(3600), call).await;
 
         let reply = reply.expect("the call ends");
@@ -158,7 +158,7 @@ async fn the_total_timeout_covers_all_rounds_and_the_delays_between_them() {
     let start = tokio::time::Instant::now();
     let total = Duration::from_millis(500);
 
-    let error = client.call_tool("any", ()).total_timeout(total).await;
+    let error = client.call_tool("any", ()).timeout(total).await;
 
     assert!(
         matches!(error, Err(Error::Timeout { after }) if after == total),
@@ -186,8 +186,8 @@ async fn the_total_timeout_applies_to_the_sum_of_all_rounds() {
     let call = |total| {
         let call = client
             .call_tool("slow", ())
-            .timeout(Duration::from_secs(100));
-        call.total_timeout(Duration::from_secs(total)).into_future()
+            .idle_timeout(Duration::from_secs(100));
+        call.timeout(Duration::from_secs(total)).into_future()
     };
 
     let short = call(5).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bowline::exchange::BoxFuture;
 use bowline::types::ErrorCode;
 use bowline::{
-    Client, Context, Error, MarkOutcome, MarkStore, MarkStoreError, MemoryMarkStore, Server, Tool,
+    Client, Context, Error, MemoryOnceStore, OnceOutcome, OnceStore, OnceStoreError, Server, Tool,
     ToolError,
 };
 use bytes::Bytes;
@@ -63,7 +63,10 @@ async fn answer(client: &Client, key: &str, text: &str, state: &Value) -> Result
     let params = json!({
         "name": "buy", "arguments": {}, "inputResponses": answers, "requestState": state,
     });
-    let reply = client.raw("tools/call", params).manual_input().await?;
+    let reply = client
+        .request_raw("tools/call", params)
+        .manual_input()
+        .await?;
     Ok(match reply.input_required() {
         Some(required) => json!(required.request_state.unwrap()),
         None => json!(reply.text()),
@@ -71,7 +74,7 @@ async fn answer(client: &Client, key: &str, text: &str, state: &Value) -> Result
 }
 
 fn is_already_used(error: &Error) -> bool {
-    let Error::Peer(error) = error else {
+    let Error::Rpc(error) = error else {
         return false;
     };
     error.code == ErrorCode::INVALID_PARAMS
@@ -139,14 +142,14 @@ async fn a_reused_state_is_refused_if_its_effect_failed_or_runs_or_was_cancelled
 }
 
 /// A store that keeps marks and no outputs.
-struct MarkOnlyStore(MemoryMarkStore);
+struct MarkOnlyStore(MemoryOnceStore);
 
-impl MarkStore for MarkOnlyStore {
+impl OnceStore for MarkOnlyStore {
     fn mark<'a>(
         &'a self,
         key: &'a str,
         lifetime: Duration,
-    ) -> BoxFuture<'a, Result<MarkOutcome, MarkStoreError>> {
+    ) -> BoxFuture<'a, Result<OnceOutcome, OnceStoreError>> {
         assert!(key.len() <= 256 && key.bytes().all(|byte| (32..127).contains(&byte)));
         self.0.mark(key, lifetime)
     }
@@ -155,15 +158,15 @@ impl MarkStore for MarkOnlyStore {
         &'a self,
         _: &'a str,
         _: Bytes,
-    ) -> BoxFuture<'a, Result<(), MarkStoreError>> {
-        Box::pin(async { Err(MarkStoreError::Full) })
+    ) -> BoxFuture<'a, Result<(), OnceStoreError>> {
+        Box::pin(async { Err(OnceStoreError::Full) })
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_output_that_cannot_be_stored_fails_only_a_reused_state() {
     let charged = Charged::default();
-    let server = shop(&charged, &open_gate()).mark_store(MarkOnlyStore(MemoryMarkStore::new()));
+    let server = shop(&charged, &open_gate()).once_store(MarkOnlyStore(MemoryOnceStore::new()));
     let (client, state) = first_round(&server).await;
 
     let next = answer(&client, "sure", "yes", &state).await.unwrap();
@@ -177,12 +180,12 @@ async fn an_output_that_cannot_be_stored_fails_only_a_reused_state() {
 /// A store that never answers.
 struct PendingStore;
 
-impl MarkStore for PendingStore {
+impl OnceStore for PendingStore {
     fn mark<'a>(
         &'a self,
         _: &'a str,
         _: Duration,
-    ) -> BoxFuture<'a, Result<MarkOutcome, MarkStoreError>> {
+    ) -> BoxFuture<'a, Result<OnceOutcome, OnceStoreError>> {
         Box::pin(std::future::pending())
     }
 
@@ -190,7 +193,7 @@ impl MarkStore for PendingStore {
         &'a self,
         _: &'a str,
         _: Bytes,
-    ) -> BoxFuture<'a, Result<(), MarkStoreError>> {
+    ) -> BoxFuture<'a, Result<(), OnceStoreError>> {
         Box::pin(std::future::pending())
     }
 }
@@ -198,11 +201,11 @@ impl MarkStore for PendingStore {
 #[tokio::test(start_paused = true)]
 async fn an_effect_is_not_performed_if_the_store_does_not_answer() {
     for marks in [
-        Arc::new(MemoryMarkStore::new().max_marks(0)) as Arc<dyn MarkStore>,
+        Arc::new(MemoryOnceStore::new().max_marks(0)) as Arc<dyn OnceStore>,
         Arc::new(PendingStore),
     ] {
         let charged = Charged::default();
-        let (client, state) = first_round(&shop(&charged, &open_gate()).mark_store(marks)).await;
+        let (client, state) = first_round(&shop(&charged, &open_gate()).once_store(marks)).await;
 
         let text = answer(&client, "sure", "yes", &state).await.unwrap();
 
@@ -218,9 +221,9 @@ async fn an_effect_is_not_performed_if_the_store_does_not_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn replicas_that_share_a_store_perform_an_effect_once() {
-    let (charged, marks) = (Charged::default(), Arc::new(MemoryMarkStore::new()));
+    let (charged, marks) = (Charged::default(), Arc::new(MemoryOnceStore::new()));
     let replica = || {
-        let server = shop(&charged, &open_gate()).mark_store(marks.clone());
+        let server = shop(&charged, &open_gate()).once_store(marks.clone());
         server.request_state_keys([7; 32])
     };
     let (one, state) = first_round(&replica()).await;

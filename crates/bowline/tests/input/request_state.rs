@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use bowline::exchange::{Context, Principal, Responder};
 use bowline::layer::Next;
-use bowline::server::StateKeys;
+use bowline::server::RequestStateKeys;
 use bowline::types::{CallToolResult, ErrorCode, InputRequiredResult};
 use bowline::{Client, Error, RpcError, Server, Tool};
 use bowline_core::era::Request;
@@ -29,8 +29,8 @@ fn round_robin(replicas: [Server; 2]) -> (impl Responder + Clone, Arc<AtomicUsiz
 #[tokio::test(start_paused = true)]
 async fn replicas_that_share_a_key_continue_each_others_requests() {
     let (today, yesterday) = ([1; 32], [2; 32]);
-    let old = StateKeys::new(yesterday).also_decrypt(today);
-    let new = StateKeys::new(today).also_decrypt(yesterday);
+    let old = RequestStateKeys::new(yesterday).also_decrypt(today);
+    let new = RequestStateKeys::new(today).also_decrypt(yesterday);
     let (servers, count) = round_robin([
         server().request_state_keys(old),
         server().request_state_keys(new),
@@ -104,14 +104,17 @@ async fn retry(client: &Client, state: &str, arguments: Value) -> Result<(), Err
     let params = json!({
         "name": "order", "arguments": arguments, "inputResponses": answers, "requestState": state,
     });
-    let reply = client.raw("tools/call", params).manual_input().await?;
+    let reply = client
+        .request_raw("tools/call", params)
+        .manual_input()
+        .await?;
     let asked = reply.input_required().unwrap().input_requests.unwrap();
     assert_eq!(asked.0.keys().collect::<Vec<_>>(), ["drink", "snack"]);
     Ok(())
 }
 
 fn assert_refused(error: Error, message: &str) {
-    let Error::Peer(RpcError {
+    let Error::Rpc(RpcError {
         code, message: got, ..
     }) = error
     else {
@@ -172,7 +175,7 @@ async fn a_state_is_refused_after_an_hour() {
     let seconds = Arc::new(AtomicU64::new(0));
     let now = seconds.clone();
     let clock = move || UNIX_EPOCH + Duration::from_secs(now.load(Ordering::Relaxed));
-    let server = server().request_state_keys(StateKeys::random().clock(clock));
+    let server = server().request_state_keys(RequestStateKeys::random().clock(clock));
     let (client, required) = first_round(&server).await;
     let state = required.request_state.unwrap();
 
@@ -219,7 +222,7 @@ async fn answers_without_a_state_are_ignored() {
     });
 
     let reply = client
-        .raw("tools/call", params)
+        .request_raw("tools/call", params)
         .manual_input()
         .await
         .unwrap();
@@ -249,7 +252,7 @@ async fn answers_without_a_state_are_used_with_accept_unsolicited() {
     });
 
     let reply = client
-        .raw("tools/call", params)
+        .request_raw("tools/call", params)
         .manual_input()
         .await
         .unwrap();

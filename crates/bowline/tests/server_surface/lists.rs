@@ -31,7 +31,7 @@ async fn methods_of_absent_capabilities_are_neither_advertised_nor_answered() {
         let client = transport.connect(&Server::new("empty", "1.0.0")).await;
 
         for method in methods {
-            let error = peer_error(client.raw(method, json!({})).await.unwrap_err());
+            let error = peer_error(client.request_raw(method, json!({})).await.unwrap_err());
 
             assert_eq!(
                 error.code,
@@ -40,7 +40,7 @@ async fn methods_of_absent_capabilities_are_neither_advertised_nor_answered() {
             );
         }
         let capabilities = client
-            .capabilities()
+            .server_capabilities()
             .map(|capabilities| serde_json::to_value(capabilities).unwrap());
         assert!(
             capabilities.is_none_or(|capabilities| capabilities == json!({})),
@@ -51,7 +51,10 @@ async fn methods_of_absent_capabilities_are_neither_advertised_nor_answered() {
 
 #[tokio::test(start_paused = true)]
 async fn capabilities_follow_from_the_registered_items() {
-    let server = reviewer().tool(echo("echo")).resource_updates().logging();
+    let server = reviewer()
+        .tool(echo("echo"))
+        .resource_subscriptions()
+        .logging();
     let expected = json!({
         "tools": {"listChanged": true},
         "prompts": {"listChanged": true},
@@ -63,18 +66,18 @@ async fn capabilities_follow_from_the_registered_items() {
     for version in ["2025-11-25", "2025-03-26"] {
         let client = ClientTransport::Wire(version).connect(&server).await;
 
-        let capabilities = serde_json::to_value(client.capabilities().unwrap()).unwrap();
+        let capabilities = serde_json::to_value(client.server_capabilities().unwrap()).unwrap();
         assert_eq!(capabilities, expected, "{version}");
     }
     let client = ClientTransport::Wire("2024-11-05").connect(&server).await;
-    let capabilities = client.capabilities().unwrap();
+    let capabilities = client.server_capabilities().unwrap();
     assert_eq!(
         capabilities.completions, None,
         "the first version declares none"
     );
     assert!(capabilities.prompts.is_some());
     let client = Client::from_wire(serve(&server)).await.unwrap();
-    let capabilities = serde_json::to_value(client.capabilities().unwrap()).unwrap();
+    let capabilities = serde_json::to_value(client.server_capabilities().unwrap()).unwrap();
     assert_eq!(capabilities, expected, "as discovered");
 }
 
@@ -83,12 +86,12 @@ async fn the_server_implementation_is_sent_with_all_members() {
     let server = Server::new("s", "1")
         .title("The Server")
         .description("Serves.")
-        .website("https://example.com")
+        .website_url("https://example.com")
         .icons([Icon::new("https://example.com/icon.png")]);
 
     let client = ClientTransport::Wire("2025-11-25").connect(&server).await;
 
-    let implementation = serde_json::to_value(client.server_implementation().unwrap()).unwrap();
+    let implementation = serde_json::to_value(client.server_info().unwrap()).unwrap();
     let expected = json!({
         "name": "s", "version": "1", "title": "The Server", "description": "Serves.",
         "websiteUrl": "https://example.com", "icons": [{"src": "https://example.com/icon.png"}],
@@ -151,7 +154,7 @@ async fn caching_hints_are_sent_as_set_and_in_the_modern_era_only() {
     let prompts = modern.request::<ListPromptsRequest>(&params).await.unwrap();
     let readme = read(&modern, "docs://readme").await.unwrap();
     let other = read(&modern, "docs://other").await.unwrap();
-    let old = legacy.raw("tools/list", json!({})).await.unwrap();
+    let old = legacy.request_raw("tools/list", json!({})).await.unwrap();
 
     assert_eq!(
         (first.ttl_ms, first.cache_scope),
@@ -190,7 +193,7 @@ async fn a_mounted_server_keeps_its_state_and_gets_a_prefix() {
         .state(Unit("celsius"))
         .tool(forecast.clone())
         .prompt(Prompt::raw("ask", async |_, _| Ok("text")).required("city", "where"))
-        .completion(Completer::for_prompt("ask", "city", async |_, _| {
+        .completer(Completer::for_prompt("ask", "city", async |_, _| {
             Ok(vec!["Oslo"])
         }))
         .resource(Resource::text("weather://help", "help", "help"));
@@ -236,7 +239,7 @@ async fn a_mounted_server_keeps_its_empty_lists_advertised() {
         let inner = Server::new("inner", "1").advertise(list);
         let client = Client::in_process(&Server::new("outer", "1").mount("inner", &inner));
 
-        let listed = client.await.unwrap().raw(method, json!({})).await;
+        let listed = client.await.unwrap().request_raw(method, json!({})).await;
 
         assert!(listed.is_ok(), "{listed:?}");
     }

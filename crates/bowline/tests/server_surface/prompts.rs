@@ -46,7 +46,7 @@ async fn a_prompt_with_missing_or_invalid_arguments_is_refused_as_invalid_params
             .await
             .unwrap_err();
         let number = json!({"name": "review", "arguments": {"code": 1}});
-        let number = client.raw("prompts/get", number).await.unwrap_err();
+        let number = client.request_raw("prompts/get", number).await.unwrap_err();
 
         for error in [unknown, missing, number] {
             assert_eq!(
@@ -115,7 +115,9 @@ async fn completing_an_unknown_reference_or_argument_is_refused() {
         }
         let unknown_type =
             json!({"ref": {"type": "ref/other"}, "argument": {"name": "style", "value": ""}});
-        let refused = client.raw("completion/complete", unknown_type).await;
+        let refused = client
+            .request_raw("completion/complete", unknown_type)
+            .await;
         let error = peer_error(refused.unwrap_err());
         assert_eq!(error.code, ErrorCode::INVALID_PARAMS, "{transport:?}");
     }

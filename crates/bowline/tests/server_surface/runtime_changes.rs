@@ -2,7 +2,7 @@
 
 use bowline::client::Change;
 use bowline::exchange::Dialect;
-use bowline::server::{Completer, ListKind, LocalBus};
+use bowline::server::{Completer, ListKind, LocalChangeBus};
 use bowline::testing::scripted_client;
 use bowline::types::{LoggingLevel, SubscriptionFilter};
 use bowline::{CallToolResult, Client, ErrorCode, Limit, Limits, Prompt, Resource, Server, Tool};
@@ -89,9 +89,11 @@ async fn a_list_whose_last_item_was_removed_is_served_empty() {
 
 #[tokio::test(start_paused = true)]
 async fn servers_on_one_bus_announce_each_others_changes() {
-    let bus = LocalBus::default();
-    let one = Server::new("one", "1").tool(echo("echo")).bus(bus.clone());
-    let two = Server::new("two", "1").tool(echo("echo")).bus(bus);
+    let bus = LocalChangeBus::default();
+    let one = Server::new("one", "1")
+        .tool(echo("echo"))
+        .change_bus(bus.clone());
+    let two = Server::new("two", "1").tool(echo("echo")).change_bus(bus);
     let client = ClientTransport::Wire("2026-07-28").connect(&one).await;
     let mut changes = client.subscribe(all_lists()).await.unwrap();
 
@@ -125,22 +127,25 @@ async fn subscriptions_beyond_the_limit_are_refused_until_one_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn subscriptions_of_one_peer_are_limited() {
-    let server = library().resource_updates();
+    let server = library().resource_subscriptions();
     let modern = ClientTransport::Wire("2026-07-28").connect(&server).await;
     let legacy = ClientTransport::Wire("2025-11-25").connect(&server).await;
     let mut kept = Vec::new();
     for n in 0..1024 {
         kept.push(modern.subscribe(all_lists()).await.unwrap());
         let uri = json!({"uri": format!("docs://{n}")});
-        legacy.raw("resources/subscribe", uri).await.unwrap();
+        legacy
+            .request_raw("resources/subscribe", uri)
+            .await
+            .unwrap();
     }
 
     let one_more = modern.subscribe(all_lists()).await.unwrap_err();
     let another = legacy
-        .raw("resources/subscribe", json!({"uri": "docs://x"}))
+        .request_raw("resources/subscribe", json!({"uri": "docs://x"}))
         .await;
     let again = legacy
-        .raw("resources/subscribe", json!({"uri": "docs://7"}))
+        .request_raw("resources/subscribe", json!({"uri": "docs://7"}))
         .await;
 
     for error in [one_more, another.unwrap_err()] {
@@ -191,7 +196,7 @@ async fn requests_beyond_the_limit_are_refused_until_one_ends() {
 #[tokio::test(start_paused = true)]
 async fn a_subscription_receives_changes_of_its_own_resources_only() {
     for transport in CLIENT_TRANSPORTS {
-        let server = library().resource_updates();
+        let server = library().resource_subscriptions();
         let client = transport.connect(&server).await;
         let mut filter = SubscriptionFilter::default();
         filter.resource_subscriptions = Some(vec!["docs://readme".into()]);
@@ -213,7 +218,7 @@ async fn a_subscription_receives_changes_of_its_own_resources_only() {
 // tasks run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_change_right_after_the_response_to_a_legacy_subscription_is_notified() {
-    let server = library().resource_updates();
+    let server = library().resource_subscriptions();
     let mut client = RawClient(serve(&server));
 
     let received = tokio::spawn(async move {
@@ -313,8 +318,8 @@ async fn duplicate_names_are_refused_when_the_server_starts() {
         .prompt(Prompt::raw("p", async |_, _| Ok("second")))
         .resource(Resource::text("docs://r", "r", "first"))
         .resource(Resource::text("docs://r", "r", "second"))
-        .completion(complete())
-        .completion(complete());
+        .completer(complete())
+        .completer(complete());
 
     let refused = Client::in_process(&server).await.unwrap_err();
 

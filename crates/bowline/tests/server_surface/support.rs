@@ -110,7 +110,7 @@ pub(crate) async fn read_text(client: &Client, uri: &str) -> String {
 
 pub(crate) fn peer_error(error: Error) -> RpcError {
     match error {
-        Error::Peer(error) => error,
+        Error::Rpc(error) => error,
         other => panic!("expected an error response, got {other:?}"),
     }
 }
@@ -144,8 +144,8 @@ pub(crate) fn reviewer() -> Server {
         .prompt(review)
         .prompt(hello)
         .resource_template(page.unwrap())
-        .completion(styles)
-        .completion(pages)
+        .completer(styles)
+        .completer(pages)
 }
 
 pub(crate) async fn prompt(

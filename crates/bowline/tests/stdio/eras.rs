@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bowline::client::Connect;
+use bowline::client::ClientBuilder;
 use bowline::{Client, Error};
 use tokio::sync::mpsc;
 
@@ -55,7 +55,7 @@ pub(crate) async fn a_server_that_exits_at_the_handshake_after_the_probe_is_rest
 pub(crate) async fn a_server_that_never_answers_is_restarted_once() {
     let (connect, received) = with_received_methods("never_answers");
 
-    let error = connect.respawn_after(SHORT).timeout(SHORT).await;
+    let error = connect.respawn_after(SHORT).idle_timeout(SHORT).await;
 
     let error = error.unwrap_err();
     assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
@@ -64,7 +64,7 @@ pub(crate) async fn a_server_that_never_answers_is_restarted_once() {
 
 pub(crate) async fn a_server_is_not_restarted_if_that_is_disabled() {
     let (connect, received) = with_received_methods("hangs_after_probe");
-    let connect = connect.respawn_after(Duration::MAX).timeout(SHORT);
+    let connect = connect.respawn_after(Duration::MAX).idle_timeout(SHORT);
 
     let error = connect.await.unwrap_err();
 
@@ -121,13 +121,13 @@ pub(crate) async fn a_child_serves_every_version() {
 }
 
 /// A connection with a short probe timeout.
-fn with_short_probe_timeout(program: &str) -> Connect {
+fn with_short_probe_timeout(program: &str) -> ClientBuilder {
     Client::spawn(programs::command(program)).probe_timeout(SHORT)
 }
 
 /// The same, and the lines that the program writes to stderr until its last process has exited: the methods that it
 /// received.
-fn with_received_methods(program: &str) -> (Connect, mpsc::UnboundedReceiver<String>) {
+fn with_received_methods(program: &str) -> (ClientBuilder, mpsc::UnboundedReceiver<String>) {
     let (sender, received) = mpsc::unbounded_channel();
     let command = programs::command(program)
         .on_stderr(move |line| sender.send(line.to_owned()).unwrap_or_default());
@@ -142,7 +142,7 @@ async fn assert_received(mut received: mpsc::UnboundedReceiver<String>, expected
     assert_eq!(methods, expected);
 }
 
-async fn assert_version(version: &str, connect: Connect) {
+async fn assert_version(version: &str, connect: ClientBuilder) {
     let client = connect.await.unwrap();
 
     let reply = client.call_tool("anything", ()).await.unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use bowline::client::Connect;
+use bowline::client::ClientBuilder;
 use bowline::wire::Command;
 use bowline::{Client, Error};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
@@ -292,7 +292,7 @@ pub(crate) async fn calls_return_at_their_deadlines_while_the_child_does_not_rea
     let fill = client.call_tool("fill", more_than_a_pipe_holds).start();
     let timed = || {
         let call = client.call_tool("slow", ());
-        call.timeout(Duration::from_millis(200)).into_future()
+        call.idle_timeout(Duration::from_millis(200)).into_future()
     };
 
     let late = tokio::join!(timed(), timed(), timed());
@@ -330,7 +330,7 @@ async fn shell_with_grace(
 }
 
 /// A connection without a probe, for programs that would not answer it.
-fn connect_without_probe(command: Command) -> Connect {
+fn connect_without_probe(command: Command) -> ClientBuilder {
     let known = json!({"version": "2026-07-28"});
     let known = serde_json::from_value(known).unwrap();
     Client::spawn(command).known_server(known)

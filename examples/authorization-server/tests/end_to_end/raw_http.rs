@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bowline::exchange::Dialect;
-use bowline::http::client::{HttpSend, HyperSend, RequestBody};
+use bowline::http::client::{HttpClient, HyperClient, RequestBody};
 use bowline_auth::server::{JwtVerifier, ResourceServer};
 use bowline_example_authorization_server::SimulatedUser;
 use bytes::Bytes;
@@ -42,7 +42,7 @@ impl RawResponse {
 }
 
 async fn send(request: Request<RequestBody>) -> RawResponse {
-    let response = HyperSend::plain().send(request).await.unwrap();
+    let response = HyperClient::plain().send(request).await.unwrap();
     let (head, body) = response.into_parts();
     RawResponse {
         status: head.status,

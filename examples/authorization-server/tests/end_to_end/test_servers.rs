@@ -44,7 +44,7 @@ impl TestServers {
         let issuer = format!("http://{}", issuing.local_addr().unwrap());
         let service = notes().http().legacy(Legacy::sessions().http_sse());
         let bound = service.bind("127.0.0.1:0").await.unwrap();
-        let resource = format!("http://{}/mcp", bound.addr());
+        let resource = format!("http://{}/mcp", bound.local_addr());
 
         let now = clock_fn(&clock);
         let authorization = AuthorizationServer::new(issuer.clone())

@@ -6,13 +6,13 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
 use super::HttpTransport;
+use crate::client::builder::ConnectTarget;
 use crate::client::cache_policy::IdentitySource;
-use crate::client::connect::ConnectTarget;
 use crate::client::era_cache::origin;
 use crate::client::known_tools::KnownTools;
-use crate::client::{Client, Connect, EraCache};
+use crate::client::{Client, ClientBuilder, EraCache};
 use crate::http::client::{
-    Authorizer, ConnectionOptions, Drain, Endpoint, HttpSend, HttpVersionPolicy, Proxies,
+    Authorizer, ConnectionOptions, Drain, Endpoint, HttpClient, HttpVersionPolicy, Proxies,
     ResponseLimits, UnexpectedStatus, parse_url, sender,
 };
 use crate::{Error, Result};
@@ -27,24 +27,24 @@ impl Client {
     /// let client = bowline::Client::connect("http://localhost:8000/mcp").await?;
     /// # Ok(()) }
     /// ```
-    pub fn connect(url: &str) -> Connect {
-        let mut connect = Connect::new(ConnectTarget::Http);
+    pub fn connect(url: &str) -> ClientBuilder {
+        let mut connect = ClientBuilder::new(ConnectTarget::Http);
         connect.http.url = parse_url(url);
         connect
     }
 }
 
 /// Settings of a connection over HTTP. Other transports ignore them.
-impl Connect {
-    /// Sends HTTP requests through `send` instead of this client's own connection pool.
-    pub fn http(mut self, send: impl HttpSend) -> Self {
-        self.http.send = Some(Arc::new(send));
+impl ClientBuilder {
+    /// Sends HTTP requests through `client` instead of this client's own connection pool.
+    pub fn http_client(mut self, client: impl HttpClient) -> Self {
+        self.http.send = Some(Arc::new(client));
         self
     }
 
     /// Sets the proxies, instead of those of the environment variables.
     ///
-    /// Ignored if [`Connect::http`](Self::http) is set.
+    /// Ignored if [`ClientBuilder::http`](Self::http) is set.
     pub fn proxies(mut self, proxies: Proxies) -> Self {
         self.http.connection.proxies = proxies;
         self
@@ -52,7 +52,7 @@ impl Connect {
 
     /// Sets the timeout for making a connection, including DNS, every address, a proxy and TLS. 10 s by default.
     ///
-    /// Ignored if [`Connect::http`](Self::http) is set.
+    /// Ignored if [`ClientBuilder::http`](Self::http) is set.
     ///
     /// # Examples
     ///
@@ -72,7 +72,7 @@ impl Connect {
     /// Uses HTTP/2 with prior knowledge, for `http://` servers that are known to support it. Over TLS, HTTP/2 is
     /// negotiated by ALPN without this.
     ///
-    /// Ignored if [`Connect::http`](Self::http) is set.
+    /// Ignored if [`ClientBuilder::http`](Self::http) is set.
     ///
     /// # Examples
     ///
@@ -128,7 +128,7 @@ impl Connect {
 /// The settings of a connection over HTTP.
 pub(in crate::client) struct HttpConfig {
     url: Result<Uri>,
-    send: Option<Arc<dyn HttpSend>>,
+    send: Option<Arc<dyn HttpClient>>,
     connection: ConnectionOptions,
     headers: HeaderMap,
     authorizer: Option<Arc<dyn Authorizer>>,

@@ -188,7 +188,7 @@ async fn initialize_over(
 /// authorization may be.
 fn contradicts_legacy(error: &Error) -> bool {
     match error {
-        Error::Peer(_) | Error::Protocol { .. } => true,
+        Error::Rpc(_) | Error::Protocol { .. } => true,
         error => UnexpectedStatus::of(error).is_some_and(|status| status.is_client_error()),
     }
 }
@@ -197,6 +197,6 @@ fn contradicts_legacy(error: &Error) -> bool {
 /// JSON-RPC error.
 fn is_without_streamable_http(error: &Error) -> bool {
     let status = UnexpectedStatus::of(error);
-    matches!(error, Error::Peer(_))
+    matches!(error, Error::Rpc(_))
         || status.is_some_and(|status| suggests_http_sse(status.as_u16()))
 }

@@ -4,7 +4,7 @@ use bowline_core::input::{KeyReused, MissingCapability};
 use bowline_types::{ErrorCode, RpcError};
 
 use super::FormTypeError;
-use crate::{Error, MarkStoreError};
+use crate::{Error, OnceStoreError};
 
 /// The error of requesting input from the client.
 ///
@@ -34,10 +34,10 @@ pub enum InputError {
     Declined,
     /// The user dismissed the question (`"action": "cancel"`).
     #[error("the user dismissed the question")]
-    Dismissed,
+    Cancelled,
     /// The client returned a JSON-RPC error.
     #[error("the client rejected `{key}`: {error}")]
-    Refused {
+    Rpc {
         /// The key of the input request.
         key: String,
         /// The error.
@@ -63,10 +63,10 @@ pub enum InputError {
     /// stored.
     #[error("the request state was already used; start again without it")]
     StateReused,
-    /// The [`MarkStore`](crate::MarkStore) failed, so it is unknown whether an effect of
+    /// The [`OnceStore`](crate::OnceStore) failed, so it is unknown whether an effect of
     /// [`Context::once`](crate::Context::once) was performed.
     #[error("failed to check whether the effect was already performed")]
-    MarkStore(#[source] MarkStoreError),
+    OnceStore(#[source] OnceStoreError),
     /// The request has ended or was cancelled.
     #[error("the request has ended")]
     RequestEnded,
@@ -98,12 +98,12 @@ impl InputError {
         let code = match self {
             Self::Missing(missing) => return missing.to_rpc_error(),
             Self::Unsupported { .. } => ErrorCode::MISSING_CLIENT_CAPABILITY,
-            Self::Declined | Self::Dismissed | Self::Refused { .. } => ErrorCode::USER_REJECTED,
+            Self::Declined | Self::Cancelled | Self::Rpc { .. } => ErrorCode::USER_REJECTED,
             Self::InvalidAnswer { .. } | Self::StateReused => ErrorCode::INVALID_PARAMS,
             Self::RequestEnded => ErrorCode::REQUEST_CANCELLED,
             Self::Unavailable { .. }
             | Self::Failed { .. }
-            | Self::MarkStore(_)
+            | Self::OnceStore(_)
             | Self::FormType(_)
             | Self::Misuse { .. } => ErrorCode::INTERNAL_ERROR,
         };

@@ -298,7 +298,7 @@ impl Context {
                 let why = "expected a complete result".into();
                 Err(InputError::InvalidAnswer { key, why })
             }
-            Err(Error::Peer(error)) => Err(InputError::Refused { key, error }),
+            Err(Error::Rpc(error)) => Err(InputError::Rpc { key, error }),
             Err(source) => Err(InputError::Failed { key, source }),
         }
     }

@@ -16,12 +16,12 @@ use bytes::Bytes;
 
 use super::InputError;
 use crate::random;
-use crate::{MarkOutcome, MarkStore, MarkStoreError};
+use crate::{OnceOutcome, OnceStore, OnceStoreError};
 
 /// The lineage of a request, a random id that all its rounds share, and the store of its marks.
 pub(crate) struct OnceGuard {
     lineage: String,
-    store: Arc<dyn MarkStore>,
+    store: Arc<dyn OnceStore>,
     lifetime: Duration,
 }
 
@@ -34,13 +34,13 @@ pub(super) enum ClaimOutcome {
 }
 
 /// The exclusive right to perform an effect, with the mark and its store; `None` in a first round, which sets no mark.
-pub(super) struct EffectClaim(Option<(String, Arc<dyn MarkStore>)>);
+pub(super) struct EffectClaim(Option<(String, Arc<dyn OnceStore>)>);
 
 impl OnceGuard {
     /// Returns `None` for a first round, which has no `requestState` to replay. `lifetime` is that of a `requestState`.
     pub(crate) fn of(
         round: &ServerRound,
-        store: &Arc<dyn MarkStore>,
+        store: &Arc<dyn OnceStore>,
         lifetime: Duration,
     ) -> Option<Self> {
         let lineage: String = round.recall(LINEAGE)?.decode().ok()?;
@@ -69,19 +69,19 @@ impl OnceGuard {
         let key = BASE64_URL_SAFE_NO_PAD.encode(key);
         let mark = format!("once {} {key}", self.lineage);
         match with_store_timeout(self.store.mark(&mark, self.lifetime)).await {
-            Ok(MarkOutcome::First) => {
+            Ok(OnceOutcome::First) => {
                 let claim = EffectClaim(Some((mark, self.store.clone())));
                 Ok(ClaimOutcome::First(claim))
             }
-            Ok(MarkOutcome::Again(Some(output))) => {
+            Ok(OnceOutcome::Again(Some(output))) => {
                 let output = String::from_utf8(output.into());
                 let output = output.ok().and_then(|text| Json::parse(text).ok());
                 output
                     .map(ClaimOutcome::Done)
                     .ok_or(InputError::StateReused)
             }
-            Ok(MarkOutcome::Again(None)) => Err(InputError::StateReused),
-            Err(error) => Err(InputError::MarkStore(error)),
+            Ok(OnceOutcome::Again(None)) => Err(InputError::StateReused),
+            Err(error) => Err(InputError::OnceStore(error)),
         }
     }
 }
@@ -106,18 +106,18 @@ impl EffectClaim {
 }
 
 async fn with_store_timeout<T>(
-    access: impl Future<Output = Result<T, MarkStoreError>>,
-) -> Result<T, MarkStoreError> {
+    access: impl Future<Output = Result<T, OnceStoreError>>,
+) -> Result<T, OnceStoreError> {
     let accessed = tokio::time::timeout(STORE_TIMEOUT, access).await;
     accessed.unwrap_or_else(|_| {
         let source = format!("no response within {STORE_TIMEOUT:?}").into();
-        Err(MarkStoreError::Unavailable { source })
+        Err(OnceStoreError::Unavailable { source })
     })
 }
 
 /// The key of the lineage among the stored values of a round; keys of `Context::once` have a prefix.
 const LINEAGE: &str = "lineage";
-/// Fits into a key of [`MarkStore`] after base64 encoding, together with a lineage.
+/// Fits into a key of [`OnceStore`] after base64 encoding, together with a lineage.
 const MAX_KEY: usize = 128;
 const SKEW: Duration = Duration::from_secs(5 * 60);
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -422,7 +422,7 @@ impl<T> ElicitationOutcome<T> {
         match self {
             Self::Accept(answer) => Ok(answer),
             Self::Decline => Err(InputError::Declined),
-            Self::Cancel => Err(InputError::Dismissed),
+            Self::Cancel => Err(InputError::Cancelled),
         }
     }
 }

@@ -37,9 +37,9 @@ impl Context {
     /// within the handler, in at most 128 bytes.
     ///
     /// A client can send the same `requestState` more than once, on purpose or because a response was lost. So a
-    /// [mark](crate::MarkStore) is set before `future` runs, and a replay gets the output that was stored with the
+    /// [mark](crate::OnceStore) is set before `future` runs, and a replay gets the output that was stored with the
     /// mark. If there is none, because `future` failed, was dropped or is still running, the replay fails with
-    /// `-32602`. Replicas must share one store; see [`Server::mark_store`](crate::Server::mark_store).
+    /// `-32602`. Replicas must share one store; see [`Server::once_store`](crate::Server::once_store).
     ///
     /// Request input before or after `once`, not concurrently with it: an input request ends the round and drops
     /// `future`, and the next round is then refused.
@@ -47,7 +47,7 @@ impl Context {
     /// # Errors
     ///
     /// If the output cannot be serialized, a stored one does not have this type, the state was used before and no
-    /// output was stored, or the [`MarkStore`](crate::MarkStore) fails.
+    /// output was stored, or the [`OnceStore`](crate::OnceStore) fails.
     ///
     /// # Cancel safety
     ///

@@ -1,4 +1,4 @@
-//! `ResponseBody`, the response body of any [`HttpSend`](super::HttpSend).
+//! `ResponseBody`, the response body of any [`HttpClient`](super::HttpClient).
 
 use std::error::Error as StdError;
 use std::pin::Pin;

@@ -20,7 +20,7 @@ use super::http2::Http2Connection;
 use super::send::RequestBody;
 use crate::exchange::BoxFuture;
 
-/// Opens the connections of a [`HyperSend`](super::HyperSend). An async function of a URI is a connector.
+/// Opens the connections of a [`HyperClient`](super::HyperClient). An async function of a URI is a connector.
 ///
 /// # Examples
 ///
@@ -30,15 +30,15 @@ use crate::exchange::BoxFuture;
 /// # #[cfg(unix)]
 /// # async fn example() -> bowline::Result<()> {
 /// use bowline::Client;
-/// use bowline::http::client::{HttpStream, HyperSend};
+/// use bowline::http::client::{HttpStream, HyperClient};
 /// use tokio::net::UnixStream;
 ///
 /// let connector = async |_: http::Uri| {
 ///     let stream = UnixStream::connect("/run/tools.sock").await?;
 ///     Ok(HttpStream::new(stream))
 /// };
-/// let send = HyperSend::with_connector(connector);
-/// let client = Client::connect("http://localhost/mcp").http(send).await?;
+/// let send = HyperClient::with_connector(connector);
+/// let client = Client::connect("http://localhost/mcp").http_client(send).await?;
 /// # Ok(()) }
 /// ```
 pub trait Connector: Send + Sync + 'static {

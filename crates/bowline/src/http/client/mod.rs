@@ -28,9 +28,9 @@ pub(crate) use drain::Drain;
 
 mod http2;
 
-mod hyper_send;
-pub use hyper_send::HyperSend;
-pub(crate) use hyper_send::{ConnectionOptions, sender};
+mod hyper_client;
+pub use hyper_client::HyperClient;
+pub(crate) use hyper_client::{ConnectionOptions, sender};
 
 mod keep_alive_monitor;
 
@@ -56,7 +56,7 @@ mod tls;
 mod tls;
 
 mod send;
-pub use send::{HttpSend, RequestBody, Unprocessed, Withdrawn};
+pub use send::{HttpClient, RequestBody, Unprocessed, Withdrawn};
 
 #[cfg_attr(not(feature = "legacy"), path = "legacy_disabled.rs")]
 pub(crate) mod legacy;
@@ -76,7 +76,7 @@ use send::SendState;
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     pub(crate) uri: Uri,
-    pub(crate) send: Arc<dyn HttpSend>,
+    pub(crate) send: Arc<dyn HttpClient>,
     /// Sent with every request.
     pub(crate) headers: HeaderMap,
     /// Signs requests and handles 401 and 403.

@@ -1,4 +1,4 @@
-//! The connection pool of `HyperSend`.
+//! The connection pool of `HyperClient`.
 //!
 //! ```text
 //! Pool ── one per scheme and authority ──▶ Origin ── idle_http1: idle HTTP/1.1 connections, one request at a time

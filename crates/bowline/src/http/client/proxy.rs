@@ -40,7 +40,7 @@ use crate::exchange::BoxFuture;
 /// let connect = bowline::Client::connect("https://tools.example/mcp").proxies(proxies);
 /// ```
 #[derive(Clone)]
-#[must_use = "pass it to `Connect::proxies`"]
+#[must_use = "pass it to `ClientBuilder::proxies`"]
 pub struct Proxies {
     rules: ProxyRules,
 }

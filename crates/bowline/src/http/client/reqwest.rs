@@ -1,11 +1,11 @@
-//! [`HttpSend`] for `reqwest::Client`.
+//! [`HttpClient`] for `reqwest::Client`.
 
 use std::error::Error as StdError;
 
 use http::uri::{Authority, Scheme};
 use http::{Request, Response, Uri};
 
-use super::{HttpSend, RequestBody, ResponseBody};
+use super::{HttpClient, RequestBody, ResponseBody};
 use crate::exchange::BoxFuture;
 use crate::{Error, Result};
 
@@ -22,10 +22,10 @@ use crate::{Error, Result};
 /// let http = reqwest::Client::builder()
 ///     .redirect(reqwest::redirect::Policy::none())
 ///     .build()?;
-/// let client = bowline::Client::connect("http://localhost:8000/mcp").http(http).await?;
+/// let client = bowline::Client::connect("http://localhost:8000/mcp").http_client(http).await?;
 /// # Ok(()) }
 /// ```
-impl HttpSend for reqwest::Client {
+impl HttpClient for reqwest::Client {
     fn send(
         &self,
         request: Request<RequestBody>,

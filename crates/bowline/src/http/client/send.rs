@@ -1,4 +1,4 @@
-//! `HttpSend`, the trait of HTTP clients that send our requests, and the state of a request's body.
+//! `HttpClient`, the trait of HTTP clients that send our requests, and the state of a request's body.
 //!
 //! ```text
 //! UNSENT ──hand_over──▶ HANDED_OVER ──withdraw──▶ ABANDONED
@@ -36,7 +36,7 @@ use crate::sync::Mutex;
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
 /// use bowline::exchange::BoxFuture;
-/// use bowline::http::client::{HttpSend, RequestBody, ResponseBody};
+/// use bowline::http::client::{HttpClient, RequestBody, ResponseBody};
 /// use http::{Request, Response};
 ///
 /// struct Counting<S> {
@@ -44,7 +44,7 @@ use crate::sync::Mutex;
 ///     sent: AtomicU64,
 /// }
 ///
-/// impl<S: HttpSend> HttpSend for Counting<S> {
+/// impl<S: HttpClient> HttpClient for Counting<S> {
 ///     fn send(
 ///         &self,
 ///         request: Request<RequestBody>,
@@ -54,7 +54,7 @@ use crate::sync::Mutex;
 ///     }
 /// }
 /// ```
-pub trait HttpSend: Send + Sync + 'static {
+pub trait HttpClient: Send + Sync + 'static {
     /// Sends one request and waits for the head of its response.
     fn send(
         &self,
@@ -153,7 +153,7 @@ impl SendState {
 #[non_exhaustive]
 pub struct Withdrawn;
 
-/// The server provably did not process the request, so it is safe to send it again. An [`HttpSend`] reports this as
+/// The server provably did not process the request, so it is safe to send it again. An [`HttpClient`] reports this as
 /// the `source` of [`Error::Transport`](crate::Error::Transport).
 ///
 /// On HTTP/2: the stream was reset with `REFUSED_STREAM`, or its id is above the last one of a `GOAWAY`.

@@ -1,17 +1,17 @@
-//! `HyperSend` with TLS: rustls with ring, and the root certificates of the system.
+//! `HyperClient` with TLS: rustls with ring, and the root certificates of the system.
 
 use std::sync::Arc;
 
 use hyper_rustls::HttpsConnectorBuilder;
 
 use super::connection::{HttpVersionPolicy, service_connector};
-use super::hyper_send::ConnectionOptions;
+use super::hyper_client::ConnectionOptions;
 use super::pool::Pool;
 use super::proxy::TcpConnector;
-use super::{HttpSend, HyperSend};
+use super::{HttpClient, HyperClient};
 use crate::{Error, Result};
 
-impl HyperSend {
+impl HyperClient {
     /// Creates a client for `http` and `https`, through the proxies of the environment. Uses HTTP/2 if the server
     /// offers it in the TLS handshake.
     ///
@@ -43,6 +43,6 @@ impl HyperSend {
 }
 
 /// Returns the sender for `https` URLs.
-pub(super) fn secure(options: &ConnectionOptions) -> Result<Arc<dyn HttpSend>> {
-    Ok(Arc::new(HyperSend::secure(options)?))
+pub(super) fn secure(options: &ConnectionOptions) -> Result<Arc<dyn HttpClient>> {
+    Ok(Arc::new(HyperClient::secure(options)?))
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::hyper_send::ConnectionOptions;
-use super::send::HttpSend;
+use super::hyper_client::ConnectionOptions;
+use super::send::HttpClient;
 use crate::{Error, Result};
 
 /// Fails: this build cannot connect to `https` URLs.
-pub(super) fn secure(_: &ConnectionOptions) -> Result<Arc<dyn HttpSend>> {
+pub(super) fn secure(_: &ConnectionOptions) -> Result<Arc<dyn HttpClient>> {
     Err(Error::misuse(
-        "`https` requires the `tls` feature of bowline, or an `HttpSend` set with `Connect::http`",
+        "`https` requires the `tls` feature of bowline, or an `HttpClient` set with `ClientBuilder::http`",
     ))
 }

@@ -157,7 +157,7 @@ impl Legacy {
 
     /// Answers every POST of a session as JSON, unless the client accepts only `text/event-stream`. Notifications of a
     /// handler are then lost, and its requests to the client fail immediately.
-    pub fn json_answers(mut self) -> Self {
+    pub fn json_responses(mut self) -> Self {
         self.answer_form = AnswerForm::Json;
         self
     }
@@ -487,11 +487,11 @@ fn answer_session_post(
     } else {
         ResponseForm::Events
     };
-    let commit_after = match form {
+    let stream_after = match form {
         ResponseForm::Json => None,
         ResponseForm::Events => Some(Duration::ZERO),
         ResponseForm::Undecided if decoded.requests().any(wants_progress) => Some(Duration::ZERO),
-        ResponseForm::Undecided => Some(COMMIT_AFTER),
+        ResponseForm::Undecided => Some(STREAM_AFTER),
     };
     let first = decoded.requests().next().map(|raw| raw.id.clone());
     let reader = session
@@ -503,7 +503,7 @@ fn answer_session_post(
     let Some(reader) = reader else {
         return Err(session_not_found());
     };
-    let response = post_response(state.clone(), reader, shape, commit_after);
+    let response = post_response(state.clone(), reader, shape, stream_after);
     Ok(ResponseFuture::Awaited(Box::pin(response)))
 }
 
@@ -707,4 +707,4 @@ const MAX_RETRY: u64 = i32::MAX as u64;
 const UNKNOWN_EVENT: &str = "`Last-Event-ID` is not an event of this session";
 /// How long a POST waits for an outcome before its response becomes a stream. Short, because a legacy client may hold
 /// back a cancel until it has seen the response head.
-const COMMIT_AFTER: Duration = Duration::from_millis(10);
+const STREAM_AFTER: Duration = Duration::from_millis(10);

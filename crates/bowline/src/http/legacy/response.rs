@@ -36,11 +36,11 @@ pub(super) async fn post_response(
     state: Arc<ServiceState>,
     mut reader: StreamReader,
     shape: JsonShape,
-    commit_after: Option<Duration>,
+    stream_after: Option<Duration>,
 ) -> Result<Response<HttpBody>, HttpRejection> {
     let form = {
         let mut decided = pin!(poll_fn(|cx| reader.poll_form(cx)));
-        match commit_after {
+        match stream_after {
             // Without a timer, which would fire a millisecond later: a client that cancels waits for the head.
             Some(Duration::ZERO) => {
                 poll_fn(|cx| match decided.as_mut().poll(cx) {

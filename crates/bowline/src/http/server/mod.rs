@@ -71,7 +71,7 @@ use crate::shutdown::Shutdown;
 /// # async fn example() -> bowline::Result<()> {
 /// let server = bowline::Server::new("calculator", "1.0.0");
 /// let bound = server.http().bind("127.0.0.1:0").await?;
-/// eprintln!("listening on http://{}/mcp", bound.addr());
+/// eprintln!("listening on http://{}/mcp", bound.local_addr());
 /// bound.serve().await
 /// # }
 /// ```
@@ -99,7 +99,7 @@ pub(crate) struct ServiceState {
     pub(crate) is_source_chosen: bool,
     /// The paths that are served; `None` until they are set or the service is bound.
     pub(crate) paths: Option<EndpointPaths>,
-    pub(crate) commit_after: Duration,
+    pub(crate) stream_after: Duration,
     pub(crate) keep_alive: Duration,
     pub(crate) legacy: Legacy,
 }
@@ -124,7 +124,7 @@ impl HttpService {
             source: SourcePolicy::loopback(),
             is_source_chosen: false,
             paths: None,
-            commit_after: COMMIT_AFTER,
+            stream_after: STREAM_AFTER,
             keep_alive: KEEP_ALIVE,
             legacy: Legacy::default(),
         };
@@ -176,8 +176,8 @@ impl HttpService {
     ///
     /// An outcome within that time is sent as JSON, with the matching HTTP status. If the handler sends a notification,
     /// or the request has a progress token, the response becomes a stream immediately.
-    pub fn commit_after(self, delay: Duration) -> Self {
-        self.modify(|state| state.commit_after = delay)
+    pub fn stream_after(self, delay: Duration) -> Self {
+        self.modify(|state| state.stream_after = delay)
     }
 
     /// Sets the idle interval after which an SSE comment is sent to keep the stream open. Defaults to 15 s.
@@ -416,7 +416,7 @@ impl std::fmt::Debug for HttpService {
 }
 
 static ANY_PATH: EndpointPaths = EndpointPaths::any();
-const COMMIT_AFTER: Duration = Duration::from_millis(250);
+const STREAM_AFTER: Duration = Duration::from_millis(250);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Estimated memory of a request: its futures, its context, its table entries.
 const PER_REQUEST: usize = 2048;

@@ -4,7 +4,7 @@
 //! RunningRequest ── outcome first ─────────────────────▶ JSON, with the matching HTTP status
 //!     │
 //!     └── a notification · a progress token ·
-//!         `commit_after` elapsed ──▶ SSE: events and keep-alives until the outcome
+//!         `stream_after` elapsed ──▶ SSE: events and keep-alives until the outcome
 //! ```
 //!
 //! Dropping the response future or the response body drops the handler.
@@ -63,7 +63,7 @@ pub(crate) struct PendingResponse {
     /// `None` once the response was returned.
     request: Option<RunningRequest>,
     accepts: AcceptedTypes,
-    /// `commit_after`: when the response becomes a stream. Created when the handler is first pending.
+    /// `stream_after`: when the response becomes a stream. Created when the handler is first pending.
     delay: Option<Pin<Box<Sleep>>>,
 }
 
@@ -115,7 +115,7 @@ impl RunningRequest {
         }
     }
 
-    /// Builds the response. `first` is the handler's first step, or `None` if `commit_after` elapsed before.
+    /// Builds the response. `first` is the handler's first step, or `None` if `stream_after` elapsed before.
     fn begin(mut self, first: Option<ResponseStep>, accepts: AcceptedTypes) -> Response<HttpBody> {
         match first {
             Some(ResponseStep::Outcome(Err(error)))
@@ -334,7 +334,7 @@ impl PendingResponse {
         if request.has_progress_token {
             return Poll::Ready(None);
         }
-        let after = request.state.commit_after;
+        let after = request.state.stream_after;
         let delay = self
             .delay
             .get_or_insert_with(|| Box::pin(tokio::time::sleep(after)));

@@ -35,7 +35,7 @@ use crate::{Error, Result};
 /// ```
 /// # async fn example() -> bowline::Result<()> {
 /// let bound = bowline::Server::new("calculator", "1.0.0").http().bind("127.0.0.1:0").await?;
-/// println!("http://{}/mcp", bound.addr());
+/// println!("http://{}/mcp", bound.local_addr());
 /// bound.serve().await
 /// # }
 /// ```
@@ -115,7 +115,7 @@ impl HttpService {
 impl<S> BoundServer<S> {
     /// Returns the bound address, with the actual port.
     #[must_use]
-    pub fn addr(&self) -> SocketAddr {
+    pub fn local_addr(&self) -> SocketAddr {
         self.addr
     }
 

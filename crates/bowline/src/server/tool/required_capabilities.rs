@@ -11,7 +11,7 @@ use bowline_types::{
 /// ```
 /// use bowline::{Tool, server::RequiredCapability};
 ///
-/// let tool = Tool::new("book", async || "booked").requires(RequiredCapability::Elicitation);
+/// let tool = Tool::new("book", async || "booked").requires_capability(RequiredCapability::Elicitation);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

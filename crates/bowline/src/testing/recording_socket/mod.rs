@@ -29,7 +29,7 @@ use crate::http::HttpService;
 /// # Examples
 ///
 /// ```
-/// use bowline::http::client::HyperSend;
+/// use bowline::http::client::HyperClient;
 /// use bowline::testing::{PipeConnector, RecordingSocket, WireRecord};
 /// use bowline::{Client, Server, Tool};
 ///
@@ -42,8 +42,8 @@ use crate::http::HttpService;
 ///     let (socket, service) = (RecordingSocket::new(far, &recorded), service.clone());
 ///     tokio::spawn(async move { service.serve_connection(socket).await });
 /// });
-/// let send = HyperSend::with_connector(connector);
-/// let client = Client::connect("http://localhost/mcp").http(send).protocol_version("2026-07-28").await?;
+/// let send = HyperClient::with_connector(connector);
+/// let client = Client::connect("http://localhost/mcp").http_client(send).protocol_version("2026-07-28").await?;
 ///
 /// client.call_tool("now", ()).await?;
 ///

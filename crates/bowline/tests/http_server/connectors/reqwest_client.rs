@@ -26,7 +26,7 @@ async fn calls_are_answered_streamed_and_cancelled_in_both_eras() {
     for version in ["2026-07-28", "2025-11-25"] {
         let mut fixture = ServerFixture::new();
         let url = serve(&fixture.server).await;
-        let connect = Client::connect(&url).http(build_client(Policy::none()));
+        let connect = Client::connect(&url).http_client(build_client(Policy::none()));
         let client = connect.protocol_version(version).await.unwrap();
 
         let reply = client.call_tool("echo", json!({"a": 1})).await.unwrap();
@@ -57,7 +57,7 @@ async fn a_connect_failure_names_the_url_once() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     drop(listener);
-    let connect = Client::connect(&url).http(build_client(Policy::none()));
+    let connect = Client::connect(&url).http_client(build_client(Policy::none()));
     let client = connect.protocol_version("2026-07-28").await.unwrap();
 
     let error = client.call_tool("echo", ()).await.unwrap_err();
@@ -89,7 +89,7 @@ async fn a_response_from_another_origin_is_refused() {
         }
     });
     for policy in [Policy::none(), Policy::limited(3)] {
-        let connect = Client::connect(&url).http(build_client(policy));
+        let connect = Client::connect(&url).http_client(build_client(policy));
         let client = connect.protocol_version("2026-07-28").await.unwrap();
 
         let error = client.call_tool("echo", ()).await.unwrap_err();
@@ -125,7 +125,7 @@ async fn a_call_waiting_for_the_connection_of_a_dropped_call_opens_its_own() {
     let builder = reqwest::Client::builder().no_proxy();
     let builder = builder.dns_resolver(Arc::new(StallFirstLookup::default()));
     let http = builder.http2_prior_knowledge().build().unwrap();
-    let connect = Client::connect(&url).http(http);
+    let connect = Client::connect(&url).http_client(http);
     let client = connect.protocol_version("2026-07-28").await.unwrap();
     let mut calls = [0, 1].map(|_| client.call_tool("echo", ()).start());
     for call in &mut calls {

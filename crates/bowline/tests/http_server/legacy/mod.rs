@@ -202,7 +202,7 @@ async fn our_client_works_in_every_legacy_version() {
     for version in ["2025-11-25", "2025-06-18", "2025-03-26"] {
         let fixture = ServerFixture::new();
         let bound = fixture.server.http().bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/mcp", bound.addr());
+        let url = format!("http://{}/mcp", bound.local_addr());
         let serving = tokio::spawn(bound.serve());
 
         let client = Client::connect(&url)

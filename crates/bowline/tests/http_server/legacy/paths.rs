@@ -81,7 +81,7 @@ async fn a_mounted_service_serves_every_path_except_well_known_metadata() {
 
 async fn bound(service: HttpService) -> (SocketAddr, JoinHandle<bowline::Result<()>>) {
     let bound = service.bind("127.0.0.1:0").await.unwrap();
-    (bound.addr(), tokio::spawn(bound.serve()))
+    (bound.local_addr(), tokio::spawn(bound.serve()))
 }
 
 /// Returns the status of a GET without reading the body, which may be an endless stream.

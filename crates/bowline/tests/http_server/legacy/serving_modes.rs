@@ -10,7 +10,7 @@ async fn with_json_answers_a_server_request_fails_immediately() {
     let fixture = ServerFixture::new();
     let service = with_roots_tool(fixture.server)
         .http()
-        .legacy(Legacy::sessions().json_answers());
+        .legacy(Legacy::sessions().json_responses());
     let mut client = SessionClient::open(&service, "2025-11-25").await;
 
     let progress = client

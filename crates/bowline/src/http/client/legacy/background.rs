@@ -96,7 +96,7 @@ impl WireState {
                 return Err(Error::protocol("expected the response to `initialize`"));
             };
             let session = self.issue(&headers, &answer);
-            answer.outcome.map_err(Error::Peer)?;
+            answer.outcome.map_err(Error::Rpc)?;
             if let Some(ready) = session.dialect.and_then(initialized_notification) {
                 let ready = Message::from(ready).to_frame();
                 self.post_quietly(&session, ready, refusal_policy).await;

@@ -364,7 +364,7 @@ pub(super) fn headers(session: &WireSession, mut headers: HeaderMap) -> HeaderMa
 /// Returns an error of the same kind for each request that waited for the failed attempt.
 pub(super) fn clone_error(error: &Arc<Error>) -> Error {
     match &**error {
-        Error::Peer(refusal) => Error::Peer(refusal.clone()),
+        Error::Rpc(refusal) => Error::Rpc(refusal.clone()),
         Error::Timeout { after } => Error::Timeout { after: *after },
         Error::Protocol { what, .. } => Error::Protocol {
             what: what.clone(),

@@ -1,4 +1,4 @@
-//! `HyperSend`, the default [`HttpSend`]: a hyper client with our own connection pool.
+//! `HyperClient`, the default [`HttpClient`]: a hyper client with our own connection pool.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use super::body::ResponseBody;
 use super::connection::{Connector, HttpVersionPolicy, service_connector};
 use super::pool::Pool;
 use super::proxy::{Proxies, TcpConnector, authorization};
-use super::send::{HttpSend, RequestBody};
+use super::send::{HttpClient, RequestBody};
 use super::tls::secure;
 use crate::Result;
 use crate::exchange::BoxFuture;
 
-/// An [`HttpSend`] based on hyper, with a pool of keep-alive connections.
+/// An [`HttpClient`] based on hyper, with a pool of keep-alive connections.
 ///
 /// # Examples
 ///
@@ -25,7 +25,7 @@ use crate::exchange::BoxFuture;
 /// ```no_run
 /// # async fn example() -> bowline::Result<()> {
 /// use bowline::Client;
-/// use bowline::http::client::{HttpStream, HyperSend};
+/// use bowline::http::client::{HttpStream, HyperClient};
 /// use tokio::net::TcpSocket;
 ///
 /// let connector = async |_: http::Uri| {
@@ -33,12 +33,12 @@ use crate::exchange::BoxFuture;
 ///     socket.bind("192.0.2.7:0".parse()?)?;
 ///     Ok(HttpStream::new(socket.connect("198.51.100.4:80".parse()?).await?))
 /// };
-/// let send = HyperSend::with_connector(connector);
-/// let client = Client::connect("http://tools.example/mcp").http(send).await?;
+/// let send = HyperClient::with_connector(connector);
+/// let client = Client::connect("http://tools.example/mcp").http_client(send).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct HyperSend {
+pub struct HyperClient {
     pool: Arc<Pool>,
     /// The proxies that may need a `Proxy-Authorization` header; `None` without proxies.
     proxies: Option<Arc<Matcher>>,
@@ -63,15 +63,15 @@ impl Default for ConnectionOptions {
 }
 
 /// Returns the default sender for `uri`.
-pub(crate) fn sender(uri: &Uri, options: &ConnectionOptions) -> Result<Arc<dyn HttpSend>> {
+pub(crate) fn sender(uri: &Uri, options: &ConnectionOptions) -> Result<Arc<dyn HttpClient>> {
     // Redirects stay within the origin, so an `http` URL never needs TLS.
     if uri.scheme() == Some(&http::uri::Scheme::HTTP) {
-        return Ok(Arc::new(HyperSend::insecure(options)));
+        return Ok(Arc::new(HyperClient::insecure(options)));
     }
     secure(options)
 }
 
-impl HyperSend {
+impl HyperClient {
     /// Creates a client for `http` only: TCP without TLS, through the proxies of the environment. Does not load root
     /// certificates.
     #[must_use]
@@ -92,11 +92,11 @@ impl HyperSend {
     /// ```
     /// use std::time::Duration;
     ///
-    /// use bowline::http::client::{HttpStream, HyperSend};
+    /// use bowline::http::client::{HttpStream, HyperClient};
     /// use tokio::net::TcpStream;
     ///
     /// let connector = async |_: http::Uri| Ok(HttpStream::new(TcpStream::connect("127.0.0.1:80").await?));
-    /// let send = HyperSend::with_connector_and_timeout(connector, Duration::from_secs(3));
+    /// let send = HyperClient::with_connector_and_timeout(connector, Duration::from_secs(3));
     /// ```
     #[must_use]
     pub fn with_connector_and_timeout(
@@ -141,7 +141,7 @@ impl HyperSend {
     }
 }
 
-impl HttpSend for HyperSend {
+impl HttpClient for HyperClient {
     fn send(
         &self,
         mut request: Request<RequestBody>,
@@ -155,9 +155,9 @@ impl HttpSend for HyperSend {
     }
 }
 
-impl std::fmt::Debug for HyperSend {
+impl std::fmt::Debug for HyperClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HyperSend").finish_non_exhaustive()
+        f.debug_struct("HyperClient").finish_non_exhaustive()
     }
 }
 

@@ -1,4 +1,4 @@
-//! [`MarkStore`], a set-if-absent store for effects that must happen at most once, and [`MemoryMarkStore`].
+//! [`OnceStore`], a set-if-absent store for effects that must happen at most once, and [`MemoryOnceStore`].
 //!
 //! ```text
 //! mark(key) ──▶ First ──▶ perform the effect ──▶ store_value(key, result)
@@ -20,7 +20,7 @@ use crate::sync::{Mutex, MutexGuard};
 /// A store of marks: keys that are set if absent and that expire.
 ///
 /// Used for `DPoP` proofs, which are valid once, and for [`Context::once`](crate::Context::once).
-/// [`MemoryMarkStore`], the default, covers one process. Replicas must share a store, such as a table with a unique key
+/// [`MemoryOnceStore`], the default, covers one process. Replicas must share a store, such as a table with a unique key
 /// or `SET key value NX PX lifetime` in Redis.
 ///
 /// A store must not evict a mark before its lifetime ends, or the effect can happen again. A stored value may be lost
@@ -34,21 +34,21 @@ use crate::sync::{Mutex, MutexGuard};
 ///
 /// ```
 /// use std::time::Duration;
-/// use bowline::{MarkOutcome, MarkStore, MemoryMarkStore};
+/// use bowline::{OnceOutcome, OnceStore, MemoryOnceStore};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), bowline::MarkStoreError> {
-/// let store = MemoryMarkStore::new();
+/// # async fn main() -> Result<(), bowline::OnceStoreError> {
+/// let store = MemoryOnceStore::new();
 /// let hour = Duration::from_secs(3600);
 ///
-/// assert_eq!(store.mark("order 7", hour).await?, MarkOutcome::First);
-/// assert_eq!(store.mark("order 7", hour).await?, MarkOutcome::Again(None));
+/// assert_eq!(store.mark("order 7", hour).await?, OnceOutcome::First);
+/// assert_eq!(store.mark("order 7", hour).await?, OnceOutcome::Again(None));
 /// store.store_value("order 7", "shipped".into()).await?;
-/// assert_eq!(store.mark("order 7", hour).await?, MarkOutcome::Again(Some("shipped".into())));
+/// assert_eq!(store.mark("order 7", hour).await?, OnceOutcome::Again(Some("shipped".into())));
 /// # Ok(()) }
 /// ```
-pub trait MarkStore: Send + Sync + 'static {
-    /// Sets the mark `key` for `lifetime` if it is absent. Atomic: exactly one caller gets [`MarkOutcome::First`].
+pub trait OnceStore: Send + Sync + 'static {
+    /// Sets the mark `key` for `lifetime` if it is absent. Atomic: exactly one caller gets [`OnceOutcome::First`].
     /// An existing mark keeps its lifetime.
     ///
     /// Keys are printable ASCII of at most 256 bytes. They are not secret.
@@ -60,7 +60,7 @@ pub trait MarkStore: Send + Sync + 'static {
         &'a self,
         key: &'a str,
         lifetime: Duration,
-    ) -> BoxFuture<'a, Result<MarkOutcome, MarkStoreError>>;
+    ) -> BoxFuture<'a, Result<OnceOutcome, OnceStoreError>>;
 
     /// Stores a value with a mark until the mark expires. Does nothing if the mark is absent.
     ///
@@ -71,15 +71,15 @@ pub trait MarkStore: Send + Sync + 'static {
         &'a self,
         key: &'a str,
         value: Bytes,
-    ) -> BoxFuture<'a, Result<(), MarkStoreError>>;
+    ) -> BoxFuture<'a, Result<(), OnceStoreError>>;
 }
 
-impl<M: MarkStore + ?Sized> MarkStore for Arc<M> {
+impl<M: OnceStore + ?Sized> OnceStore for Arc<M> {
     fn mark<'a>(
         &'a self,
         key: &'a str,
         lifetime: Duration,
-    ) -> BoxFuture<'a, Result<MarkOutcome, MarkStoreError>> {
+    ) -> BoxFuture<'a, Result<OnceOutcome, OnceStoreError>> {
         (**self).mark(key, lifetime)
     }
 
@@ -87,25 +87,25 @@ impl<M: MarkStore + ?Sized> MarkStore for Arc<M> {
         &'a self,
         key: &'a str,
         value: Bytes,
-    ) -> BoxFuture<'a, Result<(), MarkStoreError>> {
+    ) -> BoxFuture<'a, Result<(), OnceStoreError>> {
         (**self).store_value(key, value)
     }
 }
 
-/// The outcome of [`MarkStore::mark`].
+/// The outcome of [`OnceStore::mark`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "callers must handle both cases")]
-pub enum MarkOutcome {
+pub enum OnceOutcome {
     /// The mark was absent and is now set.
     First,
     /// The mark was already set. Contains the value that was stored with it, if any.
     Again(Option<Bytes>),
 }
 
-/// The error of a [`MarkStore`].
+/// The error of a [`OnceStore`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum MarkStoreError {
+pub enum OnceStoreError {
     /// The store has no capacity for another mark or value.
     #[error("mark store is full")]
     Full,
@@ -122,12 +122,12 @@ pub enum MarkStoreError {
 /// # Examples
 ///
 /// ```
-/// use bowline::MemoryMarkStore;
+/// use bowline::MemoryOnceStore;
 ///
-/// let store = MemoryMarkStore::new().max_marks(10_000).max_value_bytes(1024 * 1024);
+/// let store = MemoryOnceStore::new().max_marks(10_000).max_value_bytes(1024 * 1024);
 /// ```
 #[derive(Debug)]
-pub struct MemoryMarkStore {
+pub struct MemoryOnceStore {
     max_marks: usize,
     max_value_bytes: usize,
     table: Mutex<MarkTable>,
@@ -146,7 +146,7 @@ struct Mark {
     value: Option<Bytes>,
 }
 
-impl MemoryMarkStore {
+impl MemoryOnceStore {
     /// Creates an empty store for at most 100,000 marks (about 20 MB) and 16 MiB of values.
     #[must_use]
     pub fn new() -> Self {
@@ -190,22 +190,22 @@ impl MemoryMarkStore {
         table
     }
 
-    fn set(&self, key: &str, lifetime: Duration) -> Result<MarkOutcome, MarkStoreError> {
+    fn set(&self, key: &str, lifetime: Duration) -> Result<OnceOutcome, OnceStoreError> {
         let mut table = self.current();
         if let Some(mark) = table.marks.get(key) {
-            return Ok(MarkOutcome::Again(mark.value.clone()));
+            return Ok(OnceOutcome::Again(mark.value.clone()));
         }
         if table.marks.len() >= self.max_marks {
-            return Err(MarkStoreError::Full);
+            return Err(OnceStoreError::Full);
         }
         let until = instant_after(Instant::now(), lifetime);
         let key: Arc<str> = key.into();
         table.expiries.insert((until, key.clone()));
         table.marks.insert(key, Mark::default());
-        Ok(MarkOutcome::First)
+        Ok(OnceOutcome::First)
     }
 
-    fn put_value(&self, key: &str, value: Bytes) -> Result<(), MarkStoreError> {
+    fn put_value(&self, key: &str, value: Bytes) -> Result<(), OnceStoreError> {
         let mut table = self.current();
         let Some(mark) = table.marks.get(key) else {
             return Ok(());
@@ -213,7 +213,7 @@ impl MemoryMarkStore {
         let others = table.value_bytes - mark.value_bytes();
         let value_bytes = others.saturating_add(value.len());
         if value_bytes > self.max_value_bytes {
-            return Err(MarkStoreError::Full);
+            return Err(OnceStoreError::Full);
         }
         table.value_bytes = value_bytes;
         if let Some(mark) = table.marks.get_mut(key) {
@@ -223,18 +223,18 @@ impl MemoryMarkStore {
     }
 }
 
-impl Default for MemoryMarkStore {
+impl Default for MemoryOnceStore {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl MarkStore for MemoryMarkStore {
+impl OnceStore for MemoryOnceStore {
     fn mark<'a>(
         &'a self,
         key: &'a str,
         lifetime: Duration,
-    ) -> BoxFuture<'a, Result<MarkOutcome, MarkStoreError>> {
+    ) -> BoxFuture<'a, Result<OnceOutcome, OnceStoreError>> {
         Box::pin(async move { self.set(key, lifetime) })
     }
 
@@ -242,7 +242,7 @@ impl MarkStore for MemoryMarkStore {
         &'a self,
         key: &'a str,
         value: Bytes,
-    ) -> BoxFuture<'a, Result<(), MarkStoreError>> {
+    ) -> BoxFuture<'a, Result<(), OnceStoreError>> {
         Box::pin(async move { self.put_value(key, value) })
     }
 }
@@ -273,24 +273,24 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_mark_is_set_once_until_it_ends() {
-        let store = MemoryMarkStore::new();
+        let store = MemoryOnceStore::new();
 
-        assert_eq!(store.mark("a", MINUTE).await.unwrap(), MarkOutcome::First);
+        assert_eq!(store.mark("a", MINUTE).await.unwrap(), OnceOutcome::First);
         tokio::time::advance(MINUTE - Duration::from_secs(1)).await;
         // Marking again does not extend the lifetime.
         assert_eq!(
             store.mark("a", MINUTE).await.unwrap(),
-            MarkOutcome::Again(None)
+            OnceOutcome::Again(None)
         );
-        assert_eq!(store.mark("b", MINUTE).await.unwrap(), MarkOutcome::First);
+        assert_eq!(store.mark("b", MINUTE).await.unwrap(), OnceOutcome::First);
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(store.len(), 1);
-        assert_eq!(store.mark("a", MINUTE).await.unwrap(), MarkOutcome::First);
+        assert_eq!(store.mark("a", MINUTE).await.unwrap(), OnceOutcome::First);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_stored_value_lives_as_long_as_its_mark() {
-        let store = MemoryMarkStore::new();
+        let store = MemoryOnceStore::new();
         store.mark("a", MINUTE).await.unwrap();
 
         store.store_value("a", "1".into()).await.unwrap();
@@ -299,22 +299,22 @@ mod tests {
         tokio::time::advance(MINUTE).await;
         let after = store.mark("a", MINUTE).await.unwrap();
 
-        assert_eq!(before, MarkOutcome::Again(Some("1".into())));
-        assert_eq!(after, MarkOutcome::First);
+        assert_eq!(before, OnceOutcome::Again(Some("1".into())));
+        assert_eq!(after, OnceOutcome::First);
         assert_eq!(
             store.mark("a", MINUTE).await.unwrap(),
-            MarkOutcome::Again(None)
+            OnceOutcome::Again(None)
         );
         assert_eq!(
             store.mark("unknown", MINUTE).await.unwrap(),
-            MarkOutcome::First,
+            OnceOutcome::First,
             "a value sets no mark"
         );
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_full_store_refuses_new_marks_and_forgets_none_early() {
-        let store = MemoryMarkStore::new().max_marks(2);
+        let store = MemoryOnceStore::new().max_marks(2);
         store.mark("a", MINUTE).await.unwrap();
         store.mark("b", MINUTE * 2).await.unwrap();
 
@@ -323,14 +323,14 @@ mod tests {
         tokio::time::advance(MINUTE).await;
         let room = store.mark("c", MINUTE).await.unwrap();
 
-        assert!(matches!(full, Err(MarkStoreError::Full)));
-        assert_eq!(known, MarkOutcome::Again(None));
-        assert_eq!(room, MarkOutcome::First);
+        assert!(matches!(full, Err(OnceStoreError::Full)));
+        assert_eq!(known, OnceOutcome::Again(None));
+        assert_eq!(room, OnceOutcome::First);
     }
 
     #[tokio::test(start_paused = true)]
     async fn stored_values_have_a_limit_and_expired_marks_free_their_bytes() {
-        let store = MemoryMarkStore::new().max_value_bytes(4);
+        let store = MemoryOnceStore::new().max_value_bytes(4);
         store.mark("a", MINUTE).await.unwrap();
         store.mark("b", MINUTE * 2).await.unwrap();
         store.store_value("a", "123".into()).await.unwrap();
@@ -342,30 +342,30 @@ mod tests {
         tokio::time::advance(MINUTE).await;
         let fits = store.store_value("b", "1234".into()).await;
 
-        assert!(matches!(too_much, Err(MarkStoreError::Full)));
-        assert_eq!(unchanged, MarkOutcome::Again(None));
+        assert!(matches!(too_much, Err(OnceStoreError::Full)));
+        assert_eq!(unchanged, OnceOutcome::Again(None));
         assert!(replaced.is_ok() && fits.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_lifetime_that_no_clock_can_represent_is_a_long_one() {
-        let store = MemoryMarkStore::new();
+        let store = MemoryOnceStore::new();
 
         store.mark("a", Duration::MAX).await.unwrap();
 
         assert_eq!(
             store.mark("a", MINUTE).await.unwrap(),
-            MarkOutcome::Again(None)
+            OnceOutcome::Again(None)
         );
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn exactly_one_of_many_concurrent_marks_is_first() {
-        let store = Arc::new(MemoryMarkStore::new());
+        let store = Arc::new(MemoryOnceStore::new());
         let marking = (0..64).map(|_| {
-            let store: Arc<dyn MarkStore> = store.clone();
+            let store: Arc<dyn OnceStore> = store.clone();
             tokio::spawn(
-                async move { store.mark("a", MINUTE).await.unwrap() == MarkOutcome::First },
+                async move { store.mark("a", MINUTE).await.unwrap() == OnceOutcome::First },
             )
         });
 

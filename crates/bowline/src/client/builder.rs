@@ -39,7 +39,7 @@ use crate::{Error, Result, deprecation};
 /// # Ok(()) }
 /// ```
 #[must_use = "a builder does nothing unless awaited"]
-pub struct Connect {
+pub struct ClientBuilder {
     target: ConnectTarget,
     pub(super) config: ClientConfig,
     /// Used by [`ConnectTarget::Http`] only.
@@ -57,7 +57,7 @@ pub(super) enum ConnectTarget {
     Http,
 }
 
-impl Connect {
+impl ClientBuilder {
     pub(super) fn in_process(responder: Arc<dyn Responder>) -> Self {
         Self::new(ConnectTarget::InProcess(responder))
     }
@@ -180,16 +180,16 @@ impl Connect {
 
     /// Sets the idle timeout of requests, which progress notifications restart. 60 s by default.
     ///
-    /// [`RequestBuilder::timeout`](super::RequestBuilder::timeout) overrides it for one request.
+    /// [`RequestBuilder::idle_timeout`](super::RequestBuilder::idle_timeout) overrides it for one request.
     ///
     /// # Examples
     ///
     /// ```
     /// # async fn example(server: bowline::Server) -> bowline::Result<()> {
-    /// let client = bowline::Client::in_process(&server).timeout(std::time::Duration::from_secs(600)).await?;
+    /// let client = bowline::Client::in_process(&server).idle_timeout(std::time::Duration::from_secs(600)).await?;
     /// # Ok(()) }
     /// ```
-    pub fn timeout(mut self, timeout: Duration) -> Self {
+    pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.config.timeout = timeout;
         self
     }
@@ -303,7 +303,7 @@ async fn open(target: ConnectTarget, http: HttpConfig, opener: &Opener<'_>) -> R
     }
 }
 
-impl IntoFuture for Connect {
+impl IntoFuture for ClientBuilder {
     type Output = Result<Client>;
     type IntoFuture = BoxFuture<'static, Result<Client>>;
 
@@ -312,9 +312,9 @@ impl IntoFuture for Connect {
     }
 }
 
-impl std::fmt::Debug for Connect {
+impl std::fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connect")
+        f.debug_struct("ClientBuilder")
             .field("caller", &self.config.caller)
             .field("versions", &self.config.versions)
             .finish_non_exhaustive()
