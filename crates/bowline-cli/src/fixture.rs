@@ -130,7 +130,7 @@ async fn progress(
     cx: Context,
 ) -> String {
     for step in 1..=n {
-        let at = Progress::new(step.into()).total(n.into());
+        let at = Progress::new(step).total(n);
         cx.progress(at.message(format!("step {step}")));
         // Slow enough for the progress to be visible.
         tokio::time::sleep(STEP).await;

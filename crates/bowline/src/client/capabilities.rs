@@ -2,24 +2,29 @@
 
 use bowline_core::era::Dialect;
 use bowline_core::{ServerCapability, restrict_filter};
-use bowline_types::{ServerCapabilities, SubscriptionFilter};
+use bowline_types::{
+    Json, ListPromptsRequest, ListResourceTemplatesRequest, ListResourcesRequest, ListToolsRequest,
+    Method, ServerCapabilities, SubscriptionFilter,
+};
+use serde_json::json;
 
 use super::Client;
-use crate::{Error, Result};
+use crate::Error;
+use crate::exchange::Exchange;
 
 impl Client {
-    /// Returns an error if the server does not declare the capability for `method`. Unknown capabilities pass.
-    pub(super) fn check_capability(&self, method: &str) -> Result<()> {
-        let missing = self
-            .server_capabilities()
-            .and_then(|declared| missing_capability(declared, self.dialect(), method));
-        match missing {
-            None => Ok(()),
-            Some(capability) => Err(Error::misuse(format!(
+    /// Answers a request whose capability the server does not declare, without sending it: with an empty list, or an
+    /// error. Returns `None` if the capability is declared or unknown.
+    pub(super) fn answer_unsupported(&self, method: &str) -> Option<Exchange> {
+        let declared = self.server_capabilities()?;
+        let capability = missing_capability(declared, self.dialect(), method)?;
+        Some(match empty_list(method) {
+            Some(list) => Exchange::answered(list),
+            None => Exchange::failed(Error::misuse(format!(
                 "the server does not declare the capability `{}`; `{method}` was not sent",
                 capability.name()
             ))),
-        }
+        })
     }
 
     /// Removes from `filter` what the server does not declare, unless its capabilities are unknown or not checked.
@@ -43,4 +48,16 @@ fn missing_capability(
     let is_implied =
         required == ServerCapability::Completions && !dialect.has_completions_capability;
     (!is_implied && !required.is_declared(declared)).then_some(required)
+}
+
+/// Returns the empty result of a method that lists; `None` for other methods.
+fn empty_list(method: &str) -> Option<Json> {
+    let member = match method {
+        ListToolsRequest::NAME => "tools",
+        ListPromptsRequest::NAME => "prompts",
+        ListResourcesRequest::NAME => "resources",
+        ListResourceTemplatesRequest::NAME => "resourceTemplates",
+        _ => return None,
+    };
+    Some(json!({member: []}).into())
 }

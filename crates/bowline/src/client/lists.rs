@@ -1,7 +1,7 @@
 //! Paginated lists (`tools/list` and others): all items, one page, or a stream of items.
 //!
 //! Cursors are opaque. The list ends with the page without `nextCursor`; a repeated cursor is an error, because
-//! following it would never end.
+//! following it would never end. A list that the server does not offer is empty, and is not requested.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::future::{Future, IntoFuture, poll_fn};

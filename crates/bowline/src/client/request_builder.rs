@@ -296,23 +296,18 @@ impl RequestOptions {
             .and_then(|params| {
                 let trace = trace.or_else(|| client.trace());
                 add_trace(params, trace.as_ref())
-            })
-            .and_then(|params| match is_checked {
-                true => client.check_capability(&method).map(|()| params),
-                false => Ok(params),
             });
-        let (params, refusal) = match params {
+        let (params, answered) = match params {
+            Ok(params) if is_checked => (params, client.answer_unsupported(&method)),
             Ok(params) => (params, None),
-            Err(error) => (Json::empty_object(), Some(error)),
+            Err(error) => (Json::empty_object(), Some(Exchange::failed(error))),
         };
         let mut request = Request::new(method, params, with_log_level(client.caller(), log_level));
         if on_progress.is_some() {
             request.progress_token = Some(client.mint_token());
         }
-        let exchange = match refusal {
-            None => client.open(request.clone(), call_options.clone(), cache_mode),
-            Some(error) => Exchange::failed(error),
-        };
+        let exchange = answered
+            .unwrap_or_else(|| client.open(request.clone(), call_options.clone(), cache_mode));
         Call::new(client, request, call_options, on_progress, exchange).manual_input(manual_input)
     }
 }

@@ -213,7 +213,7 @@ impl Context {
     ///
     /// async fn copy(cx: Context) {
     ///     for file in 1..=4 {
-    ///         cx.progress(Progress::new(f64::from(file)).total(4.0).message(format!("file {file}")));
+    ///         cx.progress(Progress::new(file).total(4).message(format!("file {file}")));
     ///     }
     /// }
     /// ```

@@ -56,7 +56,7 @@ mod timeout_pause;
 pub(crate) use timeout_pause::{TimeoutControl, TimeoutPause, timeout_with_pauses};
 
 mod progress;
-pub use progress::Progress;
+pub use progress::{Progress, ProgressValue};
 
 mod principal;
 pub use principal::Principal;

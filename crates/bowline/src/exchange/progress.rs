@@ -11,7 +11,7 @@ use crate::sync::Mutex;
 /// ```
 /// use bowline::Progress;
 ///
-/// let half = Progress::new(2.0).total(4.0).message("second of four files");
+/// let half = Progress::new(2).total(4).message("second of four files");
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "progress is sent by `Context::progress`"]
@@ -23,17 +23,17 @@ pub struct Progress {
 
 impl Progress {
     /// Creates a report of `progress`, in any unit. It must increase from one report to the next.
-    pub fn new(at: f64) -> Self {
+    pub fn new(at: impl ProgressValue) -> Self {
         Self {
-            at,
+            at: at.to_f64(),
             total: None,
             message: None,
         }
     }
 
     /// Sets the `total`.
-    pub fn total(mut self, total: f64) -> Self {
-        self.total = Some(total);
+    pub fn total(mut self, total: impl ProgressValue) -> Self {
+        self.total = Some(total.to_f64());
         self
     }
 
@@ -54,11 +54,30 @@ impl Progress {
     }
 }
 
-impl From<f64> for Progress {
-    fn from(at: f64) -> Self {
+impl<V: ProgressValue> From<V> for Progress {
+    fn from(at: V) -> Self {
         Self::new(at)
     }
 }
+
+/// A number that can be reported as progress: every integer and float. The protocol has doubles.
+pub trait ProgressValue {
+    /// Returns the number as the protocol sends it.
+    fn to_f64(self) -> f64;
+}
+
+macro_rules! progress_values {
+    ($($number:ty)*) => {$(
+        #[allow(clippy::cast_precision_loss, clippy::cast_lossless, reason = "counts above 2^53 may be rounded")]
+        impl ProgressValue for $number {
+            fn to_f64(self) -> f64 {
+                self as f64
+            }
+        }
+    )*};
+}
+
+progress_values!(f32 f64 i8 i16 i32 i64 isize u8 u16 u32 u64 usize);
 
 /// The progress reports of one request. They may come from several threads.
 #[derive(Default)]

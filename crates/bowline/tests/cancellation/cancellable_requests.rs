@@ -140,10 +140,10 @@ async fn an_unanswered_probe_is_not_cancelled_and_the_fallback_starts_at_its_tim
 
 run!(
     over_a_wire,
-    cancel_on_abandon_false_opts_out_and_abandoning_is_purely_local
+    cancel_on_drop_false_opts_out_and_abandoning_is_purely_local
 );
 // In process a call cannot opt out: nothing else polls its handler.
-async fn cancel_on_abandon_false_opts_out_and_abandoning_is_purely_local(pair: TestPair) {
+async fn cancel_on_drop_false_opts_out_and_abandoning_is_purely_local(pair: TestPair) {
     let slow = |name| pair.client.call_tool("slow", json!({"name": name}));
     let call = pair.poll_until_handler_starts(slow("first").cancel_on_drop(false).start());
     let timed = slow("second").cancel_on_drop(false);

@@ -99,7 +99,7 @@ async fn a_started_call_can_be_cancelled_with_a_reason_and_a_dropped_builder_sen
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_a_call_with_cancel_on_abandon_false_sends_nothing() {
+async fn dropping_a_call_with_cancel_on_drop_false_sends_nothing() {
     let (client, mut server) = modern().await;
 
     let call = client.call_tool("slow", ()).cancel_on_drop(false).start();
@@ -151,8 +151,21 @@ async fn a_request_without_its_server_capability_is_not_sent_unless_unchecked() 
             .is_err()
     );
     assert!(client.set_log_level(LoggingLevel::Debug).await.is_err());
-    assert!(client.list_resources().await.is_err());
+    assert!(client.read_resource("x://y").await.is_err());
     server.expect_nothing().await;
+}
+
+/// Nothing is sent: the scripted server would answer no request, and the lists would not end.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_the_server_does_not_offer_is_empty_and_not_requested() {
+    let (client, _server) = legacy_with(json!({}), |connect| connect).await;
+
+    assert_eq!(client.list_tools().await.unwrap(), []);
+    assert_eq!(client.list_prompts().await.unwrap(), []);
+    assert_eq!(client.list_resources().await.unwrap(), []);
+    assert_eq!(client.list_resource_templates().await.unwrap(), []);
+    let page = client.list_tools().first_page().await.unwrap();
+    assert_eq!((page.tools, page.next_cursor), (Vec::new(), None));
 }
 
 #[tokio::test(start_paused = true)]

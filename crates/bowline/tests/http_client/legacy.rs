@@ -111,7 +111,7 @@ async fn dropping_a_call_posts_one_cancel_and_keeps_the_response_open() {
 }
 
 #[tokio::test]
-async fn a_call_with_cancel_on_abandon_false_can_still_be_cancelled_with_a_reason() {
+async fn a_call_with_cancel_on_drop_false_can_still_be_cancelled_with_a_reason() {
     let mut server = ScriptedServer::start(|request| match &*request.label() {
         "POST tools/call" => ScriptedReply::BytesThenStall(SSE_HEAD.into()),
         _ => default_legacy_reply(request),

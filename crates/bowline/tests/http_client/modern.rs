@@ -345,7 +345,7 @@ async fn a_version_rejected_and_yet_listed_as_supported_is_tried_once_more() {
 }
 
 #[tokio::test]
-async fn a_dropped_call_with_cancel_on_abandon_false_keeps_its_post_open() {
+async fn a_dropped_call_with_cancel_on_drop_false_keeps_its_post_open() {
     let (finish, more) = tokio::sync::mpsc::unbounded_channel();
     let mut more = Some(more);
     let mut server = ScriptedServer::start(move |request| match more.take() {
@@ -372,7 +372,7 @@ async fn a_dropped_call_with_cancel_on_abandon_false_keeps_its_post_open() {
 }
 
 #[tokio::test]
-async fn a_call_with_cancel_on_abandon_false_can_still_be_cancelled_with_a_reason() {
+async fn a_call_with_cancel_on_drop_false_can_still_be_cancelled_with_a_reason() {
     let mut server =
         ScriptedServer::start(|_| ScriptedReply::BytesThenStall(SSE_HEAD.into())).await;
     let client = server.connect(MODERN).await;
