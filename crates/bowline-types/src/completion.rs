@@ -194,7 +194,7 @@ impl CompleteResult {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Completion {
-    /// The values, best first; at most [`MAX_VALUES`](Self::MAX_VALUES).
+    /// The values, best first; at most [`MAX_VALUES`](Self::MAX_VALUES): the server truncates longer lists.
     pub values: Vec<String>,
     /// The total number of values, which may exceed those in `values`.
     #[serde(

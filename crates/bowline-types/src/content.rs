@@ -1,4 +1,4 @@
-//! The content blocks of tool results, prompts and sampling messages.
+//! The content blocks of tool results and prompts; `sampling.rs` has its own union of some of these structs.
 //!
 //! The member `type` selects the variant. A block of unknown type is kept as [`UnknownContent`], so that it
 //! does not invalidate the result that contains it.
@@ -57,7 +57,7 @@ impl ContentBlock {
         }
     }
 
-    /// Appends the block as JSON, like serde.
+    /// Appends the block as JSON, with the same output as `Serialize`, faster for plain text.
     pub(crate) fn push(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
         if let Self::Text(content) = self
             && let TextContent {
@@ -74,7 +74,7 @@ impl ContentBlock {
         serde_json::to_writer(out, self)
     }
 
-    /// Returns the length of the member that may be long.
+    /// Estimates the encoded length from below, for the capacity of a buffer; 0 for resources and unknown blocks.
     pub(crate) fn payload_len(&self) -> usize {
         match self {
             Self::Text(content) => content.text.len(),
@@ -302,7 +302,7 @@ pub struct UnknownContent {
 }
 
 impl UnknownContent {
-    /// Creates a block of a custom type.
+    /// Creates a block of a type that this crate does not define.
     #[must_use]
     pub fn new(kind: impl Into<String>, members: BTreeMap<String, Json>) -> Self {
         Self {
@@ -313,7 +313,7 @@ impl UnknownContent {
 
     pub(crate) fn read<'de, A: MapAccess<'de>>(tag: &str, rest: A) -> Result<Self, A::Error> {
         let mut members: BTreeMap<String, Json> = union::variant(rest)?;
-        // A second `type` would be written after the first, and parsers disagree on which one counts.
+        // A duplicate `type` member would be written after the first, and parsers disagree on which one counts.
         members.remove(ContentBlock::TAG);
         Ok(Self::new(tag, members))
     }
@@ -350,7 +350,7 @@ pub struct Annotations {
     pub last_modified: Option<String>,
 }
 
-/// The sender or recipient of content.
+/// The author of a message, or an intended reader of content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(

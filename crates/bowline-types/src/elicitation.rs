@@ -94,7 +94,7 @@ pub struct ElicitRequestFormParams {
     /// Requests execution as a task (2025-11-25 only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskMetadata>,
-    /// The `_meta` of the request (until 2025-11-25).
+    /// The `_meta` of the request (up to and including 2025-11-25).
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
@@ -128,7 +128,7 @@ pub struct ElicitRequestUrlParams {
     /// Requests execution as a task (2025-11-25 only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskMetadata>,
-    /// The `_meta` of the request (until 2025-11-25).
+    /// The `_meta` of the request (up to and including 2025-11-25).
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
@@ -156,7 +156,7 @@ pub struct ElicitResult {
     /// The submitted form: an object with a member for each field. Only in form mode, with `accept`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Json>,
-    /// The `_meta` of the result (until 2025-11-25).
+    /// The `_meta` of the result (up to and including 2025-11-25).
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }

@@ -1,8 +1,8 @@
-//! Deserializes unions by the member that names the variant.
+//! Deserializes unions by the member that names the variant, for `content.rs`, `completion.rs` and `sampling.rs`.
 //!
 //! serde's own tagged enums buffer the whole object in a form that cannot hold [`Json`]. Here, if the tag
-//! comes first, as is usual, the object is deserialized directly into the variant; otherwise the members
-//! before the tag are kept as raw text.
+//! comes first, as is usual, the object is deserialized directly into the variant; otherwise all other
+//! members are buffered as raw text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -48,6 +48,7 @@ impl<'de, T: TaggedUnion> Visitor<'de> for TagVisitor<T> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<T, A::Error> {
+        // The members before the tag. If there are any, the members after it are added.
         let mut before = Vec::new();
         while let Some(BorrowedString(key)) = map.next_key()? {
             if key != T::TAG {
@@ -71,7 +72,7 @@ impl<'de, T: TaggedUnion> Visitor<'de> for TagVisitor<T> {
 #[derive(Deserialize)]
 struct BorrowedString<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Members that came before the tag, and all others after them.
+/// All members except the tag, in order.
 struct BufferedMembers {
     left: vec::IntoIter<(String, Json)>,
     value: Option<Json>,

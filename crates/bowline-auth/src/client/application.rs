@@ -9,8 +9,8 @@ use super::{Result, Secret};
 /// A client that is already registered at an authorization server, and the issuer of that server.
 ///
 /// Its secret, client assertions and grant assertions are sent to that issuer only. If the protected resource metadata
-/// of the MCP server do not name it, authorization fails with [`Error::Untrusted`](super::Error::Untrusted) before any
-/// authorization server is contacted.
+/// of the MCP server do not list this issuer, authorization fails with [`Error::Untrusted`](super::Error::Untrusted)
+/// before any authorization server is contacted.
 ///
 /// # Examples
 ///
@@ -92,7 +92,7 @@ impl IdentityProvider {
         }
     }
 
-    /// Returns the issuer of the ID tokens that the provider accepts.
+    /// Returns the issuer of the ID tokens: that of the client, or the token endpoint if the client has none.
     pub(crate) fn issuer(&self) -> &str {
         let issuer = self.client.issuer.as_ref();
         issuer.unwrap_or(&self.token_endpoint)
@@ -112,12 +112,12 @@ pub(crate) enum Grant {
     Enterprise(IdentityProvider),
 }
 
-/// The application's own settings.
+/// The OAuth settings of the application, set through `OAuth`, read by `Flow` and `OAuthRuntime`.
 #[derive(Clone, Debug)]
 pub(crate) struct Application {
     pub(crate) name: String,
     pub(crate) client: Option<RegisteredClient>,
-    /// The URL of the client ID metadata document, and the client id where that is supported.
+    /// The URL of the client ID metadata document. It is used as the client id where the server supports that.
     pub(crate) metadata_url: Option<String>,
     /// Signs client assertions for `metadata_url`.
     pub(crate) metadata_key: Option<Arc<SigningKey>>,
@@ -135,9 +135,10 @@ pub(crate) struct Application {
 /// Which scopes are requested.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ScopePolicy {
-    /// Requested instead of the server's `scopes_supported`.
+    /// Added to the scopes of a challenge; without such scopes, requested instead of the server's `scopes_supported`.
+    /// `None`: nothing is added or replaced.
     pub(crate) wanted: Option<Scopes>,
-    /// The scopes that may be requested.
+    /// Scopes outside this set are never requested; `None`: no restriction.
     pub(crate) allowed: Option<Scopes>,
 }
 

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CACHE_CONTROL, CONTENT_TYPE,
+    RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use super::algorithm::NAMES;
@@ -95,6 +98,10 @@ impl ChallengeParams<'_> {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        // Clients in web pages must be able to read the challenge, which contains nothing private.
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+        let exposed = HeaderValue::from_static("www-authenticate, retry-after, dpop-nonce");
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
         if let DenialReason::Unavailable(_) | DenialReason::TooManyProofs(_) = reason {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("10"));
         } else {

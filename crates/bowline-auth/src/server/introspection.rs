@@ -19,10 +19,13 @@ use super::introspection_cache::IntrospectionCache;
 use super::{AccessToken, Claims, TokenVerifier, VerifyError};
 use crate::client::{Secret, SigningKey};
 
-/// Verifies tokens at the introspection endpoint of their issuer (RFC 7662), with one request per incoming request,
-/// unless responses are [cached](Self::cache_for). Concurrent requests with the same token share one introspection.
+/// Verifies tokens at the introspection endpoint of their issuer (RFC 7662).
 ///
-/// Without a cache, a revoked token is refused immediately. The response must contain `aud`, or the token is refused.
+/// Sends one introspection request per incoming request. Concurrent requests with the same token share one;
+/// [`cache_for`](Self::cache_for) also reuses finished ones.
+///
+/// Without a cache, a revoked token is refused immediately. The response must contain `aud`, or the token is refused
+/// (checked by [`ResourceServer`](super::ResourceServer)).
 ///
 /// # Examples
 ///
@@ -122,7 +125,8 @@ impl Introspection {
         self
     }
 
-    /// Caches responses for this long, at most a day. A revoked token stays accepted for as long. Off by default.
+    /// Caches responses for this long, at most a day. A revoked token may be accepted until its entry expires. By
+    /// default nothing is cached.
     pub fn cache_for(mut self, lifetime: Duration) -> Self {
         self.cache = Arc::new(IntrospectionCache::new(lifetime, self.cache.max()));
         self
@@ -134,8 +138,10 @@ impl Introspection {
         self
     }
 
-    /// Allows an endpoint with a private address. By default only public addresses are allowed, over `https`, and
-    /// loopback addresses if the endpoint is on this machine.
+    /// Allows an endpoint with a private address.
+    ///
+    /// By default the endpoint must have a public address and use `https`. If the configured endpoint is on this
+    /// machine (`localhost` or a loopback address), a loopback address and `http` are allowed too.
     pub fn allow_private_addresses(mut self) -> Self {
         self.client.fetch.allow_private_addresses();
         self
@@ -150,8 +156,8 @@ impl Introspection {
 
 impl IntrospectionClient {
     async fn introspect(self, token: AccessToken) -> Result<Claims, VerifyError> {
-        // Bounded, because any client can cause introspections. Requests beyond the limit wait instead of failing, so
-        // that a slow issuer delays its tokens but does not get them refused.
+        // Bounded, because any client can cause introspections. Requests beyond the limit wait up to `MAX_QUEUE_TIME`,
+        // then fail as unavailable.
         let permit = tokio::time::timeout(MAX_QUEUE_TIME, self.permits.acquire()).await;
         let Ok(Ok(_permit)) = permit else {
             return Err(VerifyError::unavailable("too many introspection requests"));
@@ -264,7 +270,7 @@ fn form_encoded(text: &str) -> String {
 
 /// The maximum number of concurrent introspection requests.
 const MAX_CONCURRENT: usize = 256;
-/// How long a request waits for one of them to finish.
+/// How long a request waits for a free slot.
 const MAX_QUEUE_TIME: Duration = Duration::from_secs(10);
 const DEFAULT_CACHED: usize = 10_000;
 

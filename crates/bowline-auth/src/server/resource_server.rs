@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bowline::exchange::{BoxFuture, InsufficientScope, Principal};
 use bowline::{MemoryOnceStore, OnceOutcome, OnceStore, Result};
 use bytes::Bytes;
-use http::header::AUTHORIZATION;
+use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response};
 use tower_layer::Layer;
@@ -276,6 +276,9 @@ where
             if state.is_metadata_request(&head) {
                 return Ok(state.resource.document(&state.info).map(R::from));
             }
+            if is_preflight(&head) {
+                return inner.call(Request::from_parts(head, body)).await;
+            }
             let scheme = match state.admit(&mut head).await {
                 Ok(scheme) => scheme,
                 Err(reason) => {
@@ -288,6 +291,11 @@ where
             Ok(response)
         })
     }
+}
+
+/// Returns whether a browser asks for permission to send a request (CORS). It has no token, and runs no handler.
+fn is_preflight(head: &Parts) -> bool {
+    head.method == Method::OPTIONS && head.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
 impl ResourceServerState {

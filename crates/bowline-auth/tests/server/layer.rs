@@ -53,6 +53,27 @@ async fn a_request_without_a_token_gets_a_challenge_without_an_error() {
 }
 
 #[tokio::test]
+async fn a_web_page_may_ask_for_permission_and_read_the_challenge() {
+    let env = TestEnv::new();
+    let service = env.service();
+    let page = "http://localhost:6274";
+    let mut preflight = with_header(call("whoami"), "origin", page);
+    *preflight.method_mut() = http::Method::OPTIONS;
+    let preflight = with_header(preflight, "access-control-request-method", "POST");
+
+    let granted = send_request(&service, preflight).await;
+    let refused = send_request(&service, with_header(call("whoami"), "origin", page)).await;
+
+    assert_eq!(granted.status(), StatusCode::NO_CONTENT);
+    assert_eq!(granted.headers()["access-control-allow-origin"], page);
+    assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(refused.headers()["access-control-allow-origin"], "*");
+    let exposed = &refused.headers()["access-control-expose-headers"];
+    assert!(exposed.to_str().unwrap().contains("www-authenticate"));
+    assert_eq!(env.handled_calls(), 0);
+}
+
+#[tokio::test]
 async fn a_malformed_authorization_header_is_a_bad_request() {
     let env = TestEnv::new();
     let mut twice = with_bearer(call("whoami"), "a");

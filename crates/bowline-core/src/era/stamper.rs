@@ -1,4 +1,6 @@
-//! [`Stamper`]: converts outgoing requests to their wire form and caches the caller's envelope.
+//! [`Stamper`]: converts outgoing requests to their wire form, and caches the encoded envelope of the last caller.
+//!
+//! The envelope is the members of `_meta` for version, client info, capabilities and log level.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,8 +11,8 @@ use super::{Caller, Request, Stamped, legacy, modern};
 /// Converts requests to the wire form of their caller's dialect, and caches the encoded envelope of the last caller.
 #[derive(Debug, Default)]
 pub struct Stamper {
-    /// The caller and its encoded envelope. Holding the `Arc` prevents changes of the caller in place, so that pointer
-    /// equality implies an equal envelope.
+    /// The last caller and its encoded envelope. While this `Arc` is held, `Arc::make_mut` copies the caller, so the
+    /// same pointer means the same envelope.
     last: Mutex<Option<(Arc<Caller>, Json)>>,
 }
 
@@ -18,8 +20,11 @@ impl Stamper {
     /// Converts a request to the wire form of its caller's dialect.
     ///
     /// Modern: the caller's envelope (version, `clientInfo`, capabilities, log level) is written into `_meta`. Legacy:
-    /// there is no envelope, and `server/discover` becomes `initialize`. Envelope keys in the request's own `_meta` are
-    /// replaced or removed; its other members are kept.
+    /// there is no envelope, and `server/discover` becomes `initialize`.
+    ///
+    /// Members of `_meta` that belong to the envelope are replaced by the caller's, or removed if the caller has none
+    /// or the version is legacy. `progressToken` is set to that of the request, or removed. Other members of `_meta`
+    /// are kept.
     ///
     /// Params that are not an object are sent unchanged, and the peer rejects them.
     #[must_use]

@@ -75,6 +75,12 @@ impl SourcePolicy {
         self
     }
 
+    /// Accepts every host. Loopback origins are then accepted only if they are [allowed](Self::allow_origin).
+    pub fn allow_any_host(mut self) -> Self {
+        self.hosts = AllowedHosts::Any;
+        self
+    }
+
     /// Accepts requests from web pages of this origin, such as `https://app.example:8443`.
     pub fn allow_origin(mut self, origin: impl AsRef<str>) -> Self {
         if let AllowedOrigins::Only(origins) = &mut self.origins {

@@ -1,4 +1,4 @@
-//! The HTTP status of a response, by its JSON-RPC outcome.
+//! The HTTP status of a modern response, by its JSON-RPC outcome. In the legacy era no error code has its own status.
 
 use ::http::StatusCode;
 use bowline_types::ErrorCode;
@@ -42,9 +42,11 @@ pub fn of_error(code: ErrorCode, head: HeadState) -> StatusCode {
     }
 }
 
-/// Returns whether the specification requires status 400 for this code, which excludes it from streams.
+/// Returns whether the specification requires status 400 for this code, so it cannot be reported in a stream, whose
+/// status is 200.
 ///
-/// A handler that detects a missing client capability after the head was sent must report another error.
+/// After the head was sent, the server's `RunningRequest` converts such an error: for `tools/call` to a result with
+/// `isError`, for other methods to an internal error.
 #[must_use]
 pub fn needs_bad_request(code: ErrorCode) -> bool {
     matches!(

@@ -19,8 +19,8 @@ pub struct Digest([u8; 32]);
 
 /// Returns the digest of a request, which is the same in all of its rounds.
 ///
-/// It excludes the members that differ between rounds: `inputResponses`, `requestState` and `_meta`. A server seals it
-/// into the request state, so that a client cannot use the state of one request for another.
+/// It excludes the members that differ between rounds: `inputResponses`, `requestState` and `_meta`. A server binds
+/// the encrypted request state to it, so that a client cannot use the state of one request for another.
 ///
 /// # Examples
 ///

@@ -1,6 +1,6 @@
 //! The content of `requestState`: what a server needs in the next round, carried by the client.
 //!
-//! The encoding here is plain text; the caller must seal it before sending and open it when it comes back.
+//! The encoding here is plain text; the caller must encrypt it before sending and decrypt it when it comes back.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub(super) struct OpenInputRequest(pub(super) InputKind, pub(super) Digest);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StoredAnswer(pub(super) Digest, pub(super) Json);
 
-/// The opened request state could not be decoded.
+/// The decrypted request state could not be decoded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidRequestState {

@@ -1,8 +1,8 @@
 //! The server's side of a multi round-trip request: one round, that is, one run of a handler.
 //!
-//! A handler runs from its beginning in every round. An input request that was answered before returns its answer; a
-//! new one ends the round. To terminate, a handler must make the same input requests under the same keys whenever it
-//! runs with the same answers.
+//! A handler runs from its beginning in every round. An input request that was answered before returns its answer; new
+//! ones are collected, and the round ends when the handler cannot continue without them. To terminate, a handler must
+//! make the same input requests under the same keys whenever it runs with the same answers.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ pub enum InputStatus {
 pub struct InputRequired {
     /// The `inputRequests`, by key.
     pub input_requests: BTreeMap<String, RawInputRequest>,
-    /// The state for the next round, in plain text. Seal it before sending it.
+    /// The state for the next round, in plain text. Encrypt it before sending it.
     pub state: Vec<u8>,
 }
 
@@ -82,7 +82,7 @@ pub struct KeyReused {
     pub key: String,
 }
 
-/// The reason a retry is rejected.
+/// The reason a retry is rejected. A retry is the request of the next round.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RetryRejection {
@@ -113,7 +113,7 @@ pub enum RetryRejection {
     State(#[from] InvalidRequestState),
 }
 
-/// Returns the sealed `requestState` of a request.
+/// Returns the encrypted `requestState` of a request.
 ///
 /// # Errors
 ///
@@ -133,7 +133,7 @@ pub fn sealed_request_state(params: &Params) -> Result<Option<String>, RetryReje
 }
 
 impl ServerRound {
-    /// Starts a round: the first without a state, later ones with the opened state of the previous round.
+    /// Starts a round: the first without a state, later ones with the decrypted state of the previous round.
     ///
     /// An answer in `params` counts only if the previous round requested it, so without a state none does. Others are
     /// ignored, unless [`ServerRound::accept_unsolicited`] accepts them.
@@ -176,7 +176,7 @@ impl ServerRound {
         })
     }
 
-    /// Accepts an unsolicited answer to this input request, if the request has one. One of the wrong shape is ignored.
+    /// Accepts an unsolicited answer to this input request, if `inputResponses` has one. A malformed one is ignored.
     ///
     /// Do not use it for consent: the user has not seen the input request.
     pub fn accept_unsolicited(&mut self, key: &str, request: &RawInputRequest) {
@@ -263,7 +263,7 @@ impl ServerRound {
 }
 
 impl InputRequired {
-    /// Returns the `input_required` result with the sealed state.
+    /// Returns the `input_required` result with the encrypted state.
     #[must_use]
     pub fn to_result(&self, sealed_state: &str) -> Json {
         let requests = self.input_requests.iter();

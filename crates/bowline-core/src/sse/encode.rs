@@ -7,8 +7,8 @@ use crate::Message;
 
 /// Appends one event to `out`.
 ///
-/// All line breaks in the data are received as `\n`. Line breaks in a name or id, and NUL in an id, are removed: a line
-/// break would end the field, and receivers ignore an id with NUL.
+/// CR, LF and CRLF in the data each start a new `data:` line, so receivers see `\n`. Line breaks in a name or id, and
+/// NUL in an id, are removed: a line break would end the field, and receivers ignore an id with NUL.
 pub fn encode(event: &SseEvent, out: &mut Vec<u8>) {
     if let Some(name) = event.name.as_deref().filter(|name| !name.is_empty()) {
         push_field("event", name, out);

@@ -11,10 +11,12 @@ use bowline_types::Json;
 
 /// The authenticated identity of a request's sender: a name, scopes and claims.
 ///
-/// Anonymous, unless a layer that verified a credential sets another one. What a client declares about itself does not
-/// affect its principal.
+/// A request's principal is anonymous unless a layer that verified a credential sets one. What a client declares about
+/// itself does not affect its principal.
 ///
 /// Two principals are equal if they have the same name: scopes and claims may differ from one request to the next.
+///
+/// The `with_` and `without_` methods do nothing on an anonymous principal.
 ///
 /// # Examples
 ///
@@ -44,7 +46,7 @@ impl Principal {
         Self::default()
     }
 
-    /// Creates a principal with a unique name.
+    /// Creates a principal with this name, which must identify one user or client.
     #[must_use]
     pub fn named(name: impl Into<Arc<str>>) -> Self {
         Self(Some(Arc::new(NamedPrincipal {
@@ -55,7 +57,7 @@ impl Principal {
         })))
     }
 
-    /// Adds scopes. Does nothing on an anonymous principal.
+    /// Adds scopes.
     #[must_use]
     pub fn with_scopes<S: Into<String>>(mut self, scopes: impl IntoIterator<Item = S>) -> Self {
         if let Some(named) = &mut self.0 {
@@ -83,7 +85,10 @@ impl Principal {
         self
     }
 
-    /// Sets when the credential expires. The principal's subscriptions end at that time.
+    /// Sets when the credential expires.
+    ///
+    /// Over HTTP, `subscriptions/listen` and legacy GET streams end at that time if the principal is in the extensions
+    /// of the HTTP request; other requests continue.
     #[must_use]
     pub fn with_expiry(mut self, expires_at: Instant) -> Self {
         if let Some(named) = &mut self.0 {

@@ -1,4 +1,4 @@
-//! Adapters between tower and layers, in both directions.
+//! Adapters for tower: a responder as a service, a tower layer as a [`Layer`].
 
 use std::sync::Arc;
 use std::task::{self, Poll};
@@ -12,7 +12,7 @@ use tower_service::Service;
 use super::{Layer, Next};
 use crate::exchange::{BoxFuture, Context, Responder};
 
-/// A request and its context: the request type of the tower services.
+/// A request and its context: the request type of [`ResponderService`] and [`NextService`].
 #[derive(Clone, Debug)]
 #[allow(
     clippy::exhaustive_structs,
@@ -88,8 +88,8 @@ impl Service<ServiceRequest> for NextService {
 
 /// A [`Layer`] made from a tower layer.
 ///
-/// The tower layer creates a service for each request. State that spans requests, such as a rate limit, must be shared
-/// by the layer, as tower's `GlobalConcurrencyLimitLayer` does.
+/// The tower layer creates a service for each request. State that spans requests, such as a rate limit, must be kept in
+/// the layer, not in the service, as tower's `GlobalConcurrencyLimitLayer` does.
 ///
 /// # Examples
 ///

@@ -7,10 +7,10 @@ use bowline_core::Notification;
 use crate::exchange::OverflowPolicy;
 use crate::limits::{Account, Limit};
 
-/// A bounded queue of received notifications. A single one is always accepted, whatever its size.
+/// A bounded queue of received notifications. An empty queue accepts a notification of any size.
 #[derive(Default)]
 pub(super) struct UnreadQueue {
-    /// `None` is a mark; see [`UnreadQueue::mark`].
+    /// `None` is a reset; see [`UnreadQueue::mark`].
     queue: VecDeque<Option<Notification>>,
     bytes: usize,
     has_overflowed: bool,
@@ -18,6 +18,8 @@ pub(super) struct UnreadQueue {
 
 impl UnreadQueue {
     /// Queues a notification. Returns whether the reader must be woken.
+    ///
+    /// `account` has the limits, and counts refused and dropped notifications.
     pub(super) fn push(
         &mut self,
         mut notification: Notification,
@@ -58,19 +60,20 @@ impl UnreadQueue {
         }
     }
 
-    /// Marks a reset of the server: separates earlier notifications from later ones. Consecutive marks are merged.
+    /// Queues a reset: the server restarted or lost its subscriptions. Separates earlier notifications from later ones.
+    /// Consecutive resets are merged.
     pub(super) fn mark(&mut self) {
         if !self.has_overflowed && !matches!(self.queue.back(), Some(None)) {
             self.queue.push_back(None);
         }
     }
 
-    /// Pops the next notification and the marks before it.
+    /// Pops the next notification and the resets before it.
     pub(super) fn pop(&mut self) -> Option<Notification> {
         std::iter::from_fn(|| self.pop_or_mark()).flatten().next()
     }
 
-    /// Pops the next notification, or `Some(None)` for a mark.
+    /// Pops the next notification, or `Some(None)` for a reset.
     pub(super) fn pop_or_mark(&mut self) -> Option<Option<Notification>> {
         let next = self.queue.pop_front()?;
         self.bytes -= next.as_ref().map_or(0, Notification::encoded_len);

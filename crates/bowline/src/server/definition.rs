@@ -1,4 +1,4 @@
-//! The definition of a server: its registries, settings and capabilities, shared by all clones of a `Server`.
+//! The definition of a server: its registries, settings and capabilities, shared by clones of a `Server`.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -22,7 +22,10 @@ use crate::exchange::{Context, Extensions};
 use crate::layer::Layer;
 use crate::limits::{Account, LimitSemaphore, Limits};
 
-/// The definition of a server. Once it is shared, only the registries change.
+/// The definition of a server.
+///
+/// Shared by clones of a `Server`. A builder method on a clone copies it; through a shared one, only the registries
+/// change.
 #[derive(Clone)]
 pub(super) struct ServerDefinition {
     pub(super) identity: Implementation,
@@ -50,8 +53,11 @@ pub(super) struct ServerDefinition {
     pub(super) list_cache: BTreeMap<ListKind, CacheHints>,
     /// The account that all peers of all transports are charged to.
     pub(super) account: Arc<Account>,
+    /// Permits for running handlers.
     pub(super) handlers: Arc<LimitSemaphore>,
+    /// Permits for running synchronous handlers, including those of cancelled requests.
     pub(super) blocking: Arc<LimitSemaphore>,
+    /// Permits for open subscriptions.
     pub(super) subscriptions: Arc<LimitSemaphore>,
 }
 
@@ -267,7 +273,7 @@ impl ServerDefinition {
             .collect()
     }
 
-    /// Returns the advertised capabilities. The router answers no methods of others.
+    /// Returns the advertised capabilities. The router rejects methods of capabilities that are not advertised.
     pub(super) fn capabilities(&self) -> ServerCapabilities {
         let mut capabilities = ServerCapabilities::default();
         if self.has_tools() {

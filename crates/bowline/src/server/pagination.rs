@@ -99,7 +99,7 @@ pub(super) fn list_visible_to<T: ListEntry>(
     paging: &Paging<'_>,
 ) -> Outcome {
     let mut entries = snapshot.entries().values();
-    // Only a list that is the same for every caller is cached, so cached pages need no second look at the entries.
+    // Only a list that is the same for every caller is cached, so cached pages need no visibility check.
     let pages = snapshot.pages.of(paging.dialect);
     if pages.get().is_some() || entries.all(|entry| entry.item.is_public()) {
         return list(snapshot, params, paging);
@@ -187,7 +187,7 @@ struct ListPage<'a, T: ListEntry> {
 }
 
 impl<'a, T: ListEntry + 'a> ListPage<'a, T> {
-    /// Takes as many entries of `rest` as fit.
+    /// Takes entries of `rest`, up to the page size.
     fn of(
         mut rest: impl Iterator<Item = (&'a String, &'a Arc<RegistryEntry<T>>)>,
         paging: &'a Paging<'a>,
@@ -248,8 +248,8 @@ fn decode_cursor<T: ListEntry>(cursor: &str) -> Option<String> {
     (*sum == checksum::<T>(name)).then(|| name.to_owned())
 }
 
-/// Returns the FNV-1a hash that detects foreign cursors. It need not be secret: a forged cursor reveals no more than
-/// the list does.
+/// Returns the FNV-1a hash that detects cursors of other lists. It need not be secret: a forged cursor reveals no more
+/// than the list does.
 fn checksum<T: ListEntry>(name: &str) -> [u8; 4] {
     let bytes = T::MEMBER.bytes().chain([0]).chain(name.bytes());
     let sum = bytes.fold(0x811c_9dc5_u32, |sum, byte| {

@@ -159,7 +159,7 @@ impl RequestStateKeys {
         Ok(state.to_vec())
     }
 
-    /// Returns the lifetime of a sealed state.
+    /// Returns the lifetime of an encrypted state.
     pub(super) fn state_lifetime(&self) -> Duration {
         self.lifetime
     }

@@ -1,4 +1,5 @@
-//! [`ScriptedPeer`], a peer controlled by a test, at the other end of an in-memory wire.
+//! [`ScriptedPeer`], a peer controlled by a test, at the other end of an in-memory wire. The test calls its methods to
+//! receive and send single messages.
 
 use std::fmt::Debug;
 use std::future::poll_fn;
@@ -33,7 +34,7 @@ pub fn scripted_client(server: &Server) -> ScriptedPeer {
 
 /// A peer that is controlled by a test, and panics if it receives an unexpected message.
 ///
-/// Each expectation waits for at most a minute, which tokio's paused clock skips when all tasks are idle.
+/// Each expectation waits for at most a minute; with tokio's paused clock it passes at once when all tasks are idle.
 ///
 /// # Examples
 ///
@@ -61,7 +62,7 @@ pub struct ScriptedPeer {
 
 /// An expected request that was received.
 #[derive(Debug)]
-#[must_use = "a request must be answered, refused or held"]
+#[must_use = "call `answer`, `answer_error`, `acknowledge` or `hold`"]
 pub struct ExpectedRequest<'a> {
     peer: &'a mut ScriptedPeer,
     id: RequestId,
@@ -138,7 +139,7 @@ impl ScriptedPeer {
     ///
     /// # Cancel safety
     ///
-    /// Safe: a message is removed only when it is returned.
+    /// Safe: dropping the future removes no message.
     pub async fn expect_nothing(&mut self) {
         if let Some(message) = self.receive().await {
             unexpected("no message", &message);
@@ -288,7 +289,8 @@ impl ScriptedPeer {
         self.send_json(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     }
 
-    /// Sends a request, with the `_meta` that this version requires.
+    /// Sends a request with the `_meta` that this version requires, and does not wait for the response.
+    /// [`call`](Self::call) waits, but adds no `_meta`.
     pub fn request(
         &mut self,
         dialect: &Dialect,
@@ -307,7 +309,7 @@ impl ScriptedPeer {
         self.send_json(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
     }
 
-    /// Sends a request without changing its params, and returns the response.
+    /// Sends a request with exactly these params, without adding `_meta`, and waits for the response.
     ///
     /// # Panics
     ///
@@ -357,7 +359,7 @@ impl ExpectedRequest<'_> {
         self.peer.respond(self.id, Err(error));
     }
 
-    /// Acknowledges a subscription with its whole filter, and returns its id.
+    /// Acknowledges every requested notification type, and returns the subscription's id.
     #[must_use = "the notifications of the subscription need this id"]
     pub fn acknowledge(self) -> RequestId {
         let params = json!({

@@ -7,6 +7,7 @@ mod support;
 #[cfg(feature = "legacy")]
 mod client_and_server;
 mod connectors;
+mod cors;
 mod disconnect;
 #[cfg(feature = "legacy")]
 mod legacy;

@@ -7,7 +7,8 @@ use url::Url;
 use crate::client::metadata::{ResourceMetadata, ServerMetadata};
 use crate::client::{Error, Result};
 
-/// Returns where the protected resource metadata may be: with the path of the server first, then at the root.
+/// Returns where the protected resource metadata of the MCP server may be: with the path of `server` first, then at the
+/// root.
 pub(super) fn resource_metadata_urls(server: &Url) -> VecDeque<Url> {
     const NAME: &str = "oauth-protected-resource";
     let mut urls = VecDeque::from([well_known(server, NAME, WellKnownPosition::BeforePath)]);
@@ -21,8 +22,8 @@ pub(super) fn resource_metadata_urls(server: &Url) -> VecDeque<Url> {
     urls
 }
 
-/// Returns where the authorization server metadata may be. The root is used only if the issuer has no path: on a shared
-/// host it describes another tenant.
+/// Returns where the metadata of the authorization server with this issuer URL may be. The root is used only if the
+/// issuer has no path: on a shared host, the document at the root belongs to another tenant.
 pub(super) fn server_metadata_urls(issuer: &Url) -> VecDeque<Url> {
     const OAUTH: &str = "oauth-authorization-server";
     const OPENID: &str = "openid-configuration";
@@ -66,12 +67,13 @@ fn has_path(url: &Url) -> bool {
     !url.path().trim_end_matches('/').is_empty()
 }
 
-/// Returns the origin of a server, spelled as an issuer.
+/// Returns the origin of the MCP server as an issuer URL, without a trailing slash.
 pub(super) fn origin(server: &Url) -> String {
     server.origin().ascii_serialization()
 }
 
-/// Checks that a document found at a well-known URL describes this server, or a resource whose path contains it.
+/// Checks that a document found at a well-known URL describes this MCP server, or a resource of the same origin whose
+/// path is a prefix of the server's path, by whole segments.
 pub(super) fn check_resource(server: &Url, metadata: &ResourceMetadata) -> Result<()> {
     let named = &metadata.resource;
     let mismatch = || {

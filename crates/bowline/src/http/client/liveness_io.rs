@@ -11,11 +11,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::liveness::Liveness;
 
-/// The I/O of a connection.
+/// The I/O of a connection. Implements the I/O traits of tokio, which h2 uses, for an I/O with those of hyper.
 ///
 /// A server that shuts down sends `GOAWAY` and closes the connection. A request written at that moment fails with a
-/// write error before `GOAWAY` is read, and h2 could not report that the request was not processed. So after a write
-/// error the remaining output is discarded, and `poll_read` returns the error once no more input is available.
+/// write error before `GOAWAY` is read, and h2 would not report that the request was not processed. So after a write
+/// error the remaining output is discarded, and `poll_read` returns the error once a read would be pending. At end of
+/// file it is not returned.
 pub(super) struct LivenessIo<T> {
     io: TokioIo<T>,
     liveness: Arc<Liveness>,
@@ -31,7 +32,8 @@ impl<T> LivenessIo<T> {
         }
     }
 
-    /// Stores the error of a write of `length` bytes, reports success, and wakes the task so that it reads the rest.
+    /// Stores the error of a write of `length` bytes, reports success, and wakes the task so that it reads the
+    /// remaining input.
     fn after_write(
         &mut self,
         cx: &task::Context<'_>,

@@ -11,7 +11,7 @@ use super::keep_alive_monitor::KeepAliveMonitor;
 use super::{Endpoint, ResponseLimits};
 use crate::{Error, Result};
 
-/// An HTTP response, classified by its content type.
+/// An HTTP response, classified by content type and status.
 #[allow(
     clippy::large_enum_variant,
     reason = "short-lived; boxing would cost an allocation per stream"
@@ -19,13 +19,18 @@ use crate::{Error, Result};
 pub(crate) enum ResponseContent {
     /// A JSON body, with any status.
     Json(StatusCode, Bytes),
-    /// An SSE stream.
+    /// An SSE stream, with a success status.
     Sse(SseStream),
     /// Any other response.
     Other(StatusCode),
 }
 
 /// Classifies a response, and reads its body if it is JSON.
+///
+/// # Errors
+///
+/// [`Error::Unauthorized`] for status 401 or 403 with a `WWW-Authenticate` header. Otherwise if reading a JSON body
+/// fails, or it exceeds the limit.
 pub(crate) async fn read(
     endpoint: &Endpoint,
     response: Response<ResponseBody>,
@@ -114,7 +119,7 @@ impl SseStream {
         }
     }
 
-    /// Returns the unread rest of the response.
+    /// Returns the unread rest of the response. Bytes already in the decoder are dropped.
     pub(super) fn into_body(self) -> ResponseBody {
         self.body
     }
@@ -159,6 +164,7 @@ impl SseStream {
         self.decoder.last_event_id()
     }
 
+    /// Returns the delay before reconnecting, in milliseconds, if the stream contained one.
     pub(crate) fn retry(&self) -> Option<u64> {
         self.decoder.retry()
     }

@@ -16,6 +16,8 @@ pub(crate) mod body;
 mod body_buffer;
 pub use body::HttpBody;
 
+mod cors;
+
 mod running_request;
 pub(crate) use running_request::{PendingResponse, RunningRequest};
 
@@ -149,6 +151,25 @@ impl HttpService {
         })
     }
 
+    /// Accepts requests from web pages of these origins, in addition to those that [`source`](Self::source) accepts, and
+    /// lets the pages read the responses (CORS). Pages of loopback origins are accepted by a loopback server without
+    /// this.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Server;
+    ///
+    /// let service = Server::new("calculator", "1.0.0").http().cors(["https://app.example"]);
+    /// ```
+    pub fn cors(self, origins: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        self.modify(|state| {
+            let policy = state.source.clone();
+            let origins = origins.into_iter();
+            state.source = origins.fold(policy, |policy, origin| policy.allow_origin(origin));
+        })
+    }
+
     /// Sets the paths that are served; all others get status 404. A trailing slash is ignored.
     ///
     /// Defaults to `/` and `/mcp` for a service that is [bound](Self::bind) to an address, and `/sse` if it serves
@@ -243,6 +264,14 @@ where
         let (head, body) = request.into_parts();
         let ends_at = stream_end(&head);
         let connection = head.extensions.get::<ConnectionAccount>().cloned();
+        let origin = cors::accepted_origin(&state.source, &head);
+        if origin.is_some() && cors::is_preflight(&head) {
+            let mut response = cors::preflight(&head);
+            origin
+                .into_iter()
+                .for_each(|origin| cors::allow(&mut response, origin));
+            return Box::pin(std::future::ready(Ok(response)));
+        }
         // One flat block, because its future is allocated for each request: nested `async fn`s would store their
         // arguments twice.
         Box::pin(async move {
@@ -267,7 +296,10 @@ where
             // By reference: awaiting by value would store the future twice.
             let mut answering =
                 admitted.unwrap_or_else(|refused| ResponseFuture::Ready(refusal(refused)));
-            let answered = (&mut answering).await.unwrap_or_else(refusal);
+            let mut answered = (&mut answering).await.unwrap_or_else(refusal);
+            if let Some(origin) = origin {
+                cors::allow(&mut answered, origin);
+            }
             if ends_at.is_none() && connection.is_none() {
                 return Ok(answered);
             }

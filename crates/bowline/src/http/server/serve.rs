@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use ::http::{Request, Response};
 use bowline_core::http::paths::EndpointPaths;
-use bowline_core::http::source_policy::SourcePolicy;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -70,7 +69,7 @@ impl HttpService {
         let http = self.modify(|state| {
             // The names by which other machines reach this address are unknown here, so any `Host` is accepted.
             if !state.is_source_chosen && !addr.ip().is_loopback() {
-                state.source = SourcePolicy::public();
+                state.source = state.source.clone().allow_any_host();
             }
             if state.paths.is_none() {
                 let sse = state.legacy.has_http_sse().then_some("/sse");

@@ -9,14 +9,14 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// Fails when a write has been pending for longer than the limit.
+/// The I/O of a connection: detects the HTTP version, and fails when a write was pending for longer than the limit.
 ///
-/// While a write is pending, hyper polls neither the response nor its handler, so only the I/O can detect it.
+/// While a write is pending, hyper polls neither the response nor its handler, so only the I/O can detect the stall.
 pub(super) struct WriteTimeout<T> {
     io: T,
     limit: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
-    /// The bytes read by [`detect_version`](Self::detect_version), until they are read again.
+    /// Bytes that [`detect_version`](Self::detect_version) read; `poll_read` returns them first.
     first: Vec<u8>,
 }
 
@@ -28,7 +28,7 @@ pub(super) enum HttpVersion {
 }
 
 impl<T> WriteTimeout<T> {
-    /// Sets the limit for pending writes.
+    /// Creates the I/O with this limit for pending writes.
     pub(super) fn new(io: T, limit: Duration) -> Self {
         Self {
             io,

@@ -1,0 +1,60 @@
+//! CORS: lets web pages of the origins that the [`SourcePolicy`] accepts send requests and read the responses, such as the
+//! page of the MCP Inspector. Other origins are refused with status 403, without these headers.
+
+use ::http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
+    ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
+};
+use ::http::request::Parts;
+use ::http::{HeaderName, HeaderValue, Method, Response, StatusCode};
+use bowline_core::http::source_policy::SourcePolicy;
+
+use super::HttpBody;
+use super::body;
+
+/// Returns the origin of a request from a web page that the policy accepts.
+pub(super) fn accepted_origin(policy: &SourcePolicy, head: &Parts) -> Option<HeaderValue> {
+    let origin = head.headers.get(ORIGIN)?;
+    let accepted = policy.check(&head.uri, &head.headers).is_ok();
+    accepted.then(|| origin.clone())
+}
+
+/// Returns whether a browser asks for permission to send a request.
+pub(super) fn is_preflight(head: &Parts) -> bool {
+    head.method == Method::OPTIONS && head.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+/// Grants the permission. All requested headers are allowed, because the names of `Mcp-Param-*` depend on the tools.
+pub(super) fn preflight(head: &Parts) -> Response<HttpBody> {
+    let mut response = body::empty(StatusCode::NO_CONTENT);
+    let headers = response.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+    headers.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
+    if let Some(requested) = head.headers.get(ACCESS_CONTROL_REQUEST_HEADERS) {
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, requested.clone());
+    }
+    // A page of a public site needs it to reach a private address.
+    if head.headers.contains_key(REQUEST_PRIVATE_NETWORK) {
+        headers.insert(ALLOW_PRIVATE_NETWORK, HeaderValue::from_static("true"));
+    }
+    response
+}
+
+/// Lets the page at `origin` read the response.
+pub(super) fn allow(response: &mut Response<HttpBody>, origin: HeaderValue) {
+    let headers = response.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+    headers.append(VARY, HeaderValue::from_static("origin"));
+}
+
+const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
+const EXPOSED: HeaderValue =
+    HeaderValue::from_static("mcp-session-id, mcp-protocol-version, www-authenticate, retry-after");
+/// Two hours: the most that browsers accept.
+const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
+const REQUEST_PRIVATE_NETWORK: HeaderName =
+    HeaderName::from_static("access-control-request-private-network");
+const ALLOW_PRIVATE_NETWORK: HeaderName =
+    HeaderName::from_static("access-control-allow-private-network");
