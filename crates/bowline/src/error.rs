@@ -47,7 +47,7 @@ pub enum Error {
         /// The cause.
         source: Option<Box<dyn StdError + Send + Sync>>,
     },
-    /// The timeout of the call elapsed. Its request was cancelled, unless the call opted out.
+    /// The timeout or the idle timeout of the call elapsed. Its request was cancelled, unless the call opted out.
     #[error("timed out after {after:?}")]
     Timeout {
         /// The timeout.

@@ -107,10 +107,10 @@ pub enum OnceOutcome {
 #[non_exhaustive]
 pub enum OnceStoreError {
     /// The store has no capacity for another mark or value.
-    #[error("mark store is full")]
+    #[error("once store is full")]
     Full,
     /// The store failed.
-    #[error("failed to access the mark store")]
+    #[error("failed to access the once store")]
     Unavailable {
         /// The cause.
         source: Box<dyn StdError + Send + Sync>,

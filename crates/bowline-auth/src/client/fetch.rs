@@ -24,12 +24,12 @@ use super::{Error, Result};
 /// Sends requests and collects their responses. Redirects are not followed: they could leave the checked host.
 #[derive(Clone)]
 pub(crate) struct Fetch {
-    send: Arc<dyn HttpClient>,
+    client: Arc<dyn HttpClient>,
 }
 
 impl Fetch {
-    pub(crate) fn new(send: Arc<dyn HttpClient>) -> Self {
-        Self { send }
+    pub(crate) fn new(client: Arc<dyn HttpClient>) -> Self {
+        Self { client }
     }
 
     /// Sends over its own connections, to addresses that the policy admits.
@@ -61,7 +61,7 @@ impl Fetch {
         let mut uri = request.uri().to_string();
         uri.truncate(uri.find('?').unwrap_or(uri.len()));
         let fetching = async {
-            let response = self.send.send(request.map(Into::into)).await?;
+            let response = self.client.send(request.map(Into::into)).await?;
             let (head, body) = response.into_parts();
             let body = body.collect(MAX_RESPONSE_BYTES).await?;
             Ok::<_, bowline::Error>(Response::from_parts(head, body))

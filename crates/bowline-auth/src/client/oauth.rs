@@ -55,7 +55,7 @@ pub struct OAuth {
 pub(crate) struct OAuthConfig {
     server: String,
     allows_private: bool,
-    send: Option<Arc<dyn HttpClient>>,
+    http_client: Option<Arc<dyn HttpClient>>,
     pub(crate) application: Application,
     pub(crate) user_agent: Option<Arc<dyn UserAgent>>,
     pub(crate) assertions: Option<Assertions>,
@@ -80,7 +80,7 @@ impl OAuth {
             config: OAuthConfig {
                 server: server.into(),
                 allows_private: false,
-                send: None,
+                http_client: None,
                 application,
                 user_agent: None,
                 assertions: None,
@@ -286,7 +286,7 @@ impl OAuth {
     /// Sends the client's requests through `client`, for example to use the system's proxies. URLs are still checked, but
     /// the addresses that their host names resolve to are not.
     pub fn http_client(mut self, client: impl HttpClient) -> Self {
-        self.config.send = Some(Arc::new(client));
+        self.config.http_client = Some(Arc::new(client));
         self
     }
 
@@ -414,8 +414,8 @@ impl OAuthConfig {
             true => AddressPolicy::Private,
             false => AddressPolicy::for_server(&server),
         };
-        let fetch = match &self.send {
-            Some(send) => Fetch::new(send.clone()),
+        let fetch = match &self.http_client {
+            Some(client) => Fetch::new(client.clone()),
             None => Fetch::with_policy(policy)?,
         };
         OAuthRuntime::new(server, policy, fetch, self)

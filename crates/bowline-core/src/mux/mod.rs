@@ -358,7 +358,10 @@ impl Mux {
     /// If the notification was dropped.
     pub fn notify(&mut self, notification: Notification) -> Result<(), NotifyError> {
         self.has_room()?;
-        self.outbox.push(OutgoingMessage::new(notification, None));
+        self.outbox.push(OutgoingMessage {
+            cancels: references::cancelled_request(&notification),
+            ..OutgoingMessage::new(notification, None)
+        });
         Ok(())
     }
 

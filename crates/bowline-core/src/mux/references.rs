@@ -43,6 +43,14 @@ pub(super) fn read_reference(notification: &Notification) -> Reference {
     }
 }
 
+/// Returns the request that a `notifications/cancelled` is for; `None` for other notifications.
+pub(super) fn cancelled_request(notification: &Notification) -> Option<RequestId> {
+    if notification.method != CANCELLED {
+        return None;
+    }
+    decode(notification.params.as_ref()).map(|CancelledParams { request_id, .. }| request_id)
+}
+
 /// Creates `notifications/cancelled`.
 pub(super) fn cancel(request_id: &RequestId, reason: &str) -> Notification {
     #[derive(Serialize)]

@@ -180,6 +180,7 @@ impl ClientBuilder {
 
     /// Sets the idle timeout of requests, which progress notifications restart. 60 s by default.
     ///
+    /// It is also the limit of `initialize` and of the acknowledgement of a subscription, which nothing restarts.
     /// [`RequestBuilder::idle_timeout`](super::RequestBuilder::idle_timeout) overrides it for one request.
     ///
     /// # Examples

@@ -62,6 +62,8 @@ pub struct Call {
     manual_input: bool,
     /// Whether the tools were listed because the server rejected the headers of the request.
     has_corrected_headers: bool,
+    /// The number of changes of the tools when they were requested; 0 for other requests.
+    tool_changes: u64,
     /// When the current round began, if there is a total timeout, and the time that the earlier rounds took of it.
     round_began: Option<Instant>,
     time_spent: Duration,
@@ -90,6 +92,10 @@ impl Call {
     ) -> Self {
         let phase = RequestPhase::Waiting(exchange);
         let round_began = options.total_timeout.map(|_| Instant::now());
+        let tool_changes = match request.method == ListToolsRequest::NAME {
+            true => client.inner.notifications.tools.changes(),
+            false => 0,
+        };
         Self {
             client,
             request,
@@ -98,6 +104,7 @@ impl Call {
             rounds: None,
             manual_input: false,
             has_corrected_headers: false,
+            tool_changes,
             round_began,
             time_spent: Duration::ZERO,
             phase,
@@ -151,12 +158,14 @@ impl Call {
         let tools = &inner.notifications.tools;
         let result = match &*self.request.method {
             ListToolsRequest::NAME => {
-                tools.store(&result, inner.current_connection().argument_headers())
+                let headers = inner.current_connection().argument_headers();
+                tools.store(&result, headers, self.tool_changes)
             }
             CallToolRequest::NAME => match tools.validate(&self.request.params, &result)? {
                 ValidationStatus::Valid => result,
                 ValidationStatus::UnknownTool => {
-                    let listing = within(self.remaining_time(), self.client.clone().relist_tools());
+                    let listing = self.client.clone().relist_tools(self.options.idle_timeout);
+                    let listing = within(self.remaining_time(), listing);
                     self.phase = RequestPhase::ListingTools(Box::pin(listing), result);
                     return Poll::Pending;
                 }
@@ -255,8 +264,9 @@ impl Call {
         let client = self.client.clone();
         let correcting: BoxFuture<'static, bool> = if corrects_headers {
             self.has_corrected_headers = true;
+            let idle_timeout = self.options.idle_timeout;
             Box::pin(async move {
-                within(left, client.relist_tools()).await;
+                within(left, client.relist_tools(idle_timeout)).await;
                 true
             })
         } else {

@@ -26,6 +26,7 @@ pub(super) struct ClientConfig {
     /// Answers the server's requests.
     pub(super) host: Arc<dyn Responder>,
     pub(super) host_capabilities: ClientCapabilities,
+    /// The idle timeout of requests.
     pub(super) timeout: Duration,
     pub(super) probe_timeout: Duration,
     pub(super) respawn_after: Duration,
@@ -55,7 +56,7 @@ impl ClientConfig {
             versions: Dialects::all(),
             host,
             host_capabilities: ClientCapabilities::default(),
-            timeout: DEFAULT_TIMEOUT,
+            timeout: DEFAULT_IDLE_TIMEOUT,
             probe_timeout: DEFAULT_PROBE_TIMEOUT,
             respawn_after: DEFAULT_RESPAWN_AFTER,
             max_rounds: DEFAULT_MAX_ROUNDS,
@@ -225,6 +226,6 @@ impl ClientBuilder {
     }
 }
 
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const DEFAULT_PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 const DEFAULT_RESPAWN_AFTER: Duration = Duration::from_secs(10);

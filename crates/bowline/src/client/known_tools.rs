@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bowline_core::era::Request;
 use bowline_core::http::headers::ParamHeaders;
@@ -12,6 +13,7 @@ use bowline_core::shortened;
 use bowline_types::{CallToolRequest, Json, Method};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tokio::time::timeout;
 
 use super::output_validation::OutputSchema;
 use super::{Client, OutputValidation};
@@ -73,9 +75,20 @@ impl KnownTools {
         }
     }
 
-    /// Stores the tools of a `tools/list` page. If headers are sent, returns the page without the tools whose
+    /// Returns the number of changes so far, for [`store`](Self::store).
+    pub(super) fn changes(&self) -> u64 {
+        self.table.lock().changes
+    }
+
+    /// Stores the tools of a `tools/list` page, unless they have changed since it was requested: `requested_at` is the
+    /// number of [`changes`](Self::changes) then. If headers are sent, returns the page without the tools whose
     /// `x-mcp-header` annotations are invalid.
-    pub(super) fn store(&self, page: &Json, argument_headers: ArgumentHeaders) -> Json {
+    pub(super) fn store(
+        &self,
+        page: &Json,
+        argument_headers: ArgumentHeaders,
+        requested_at: u64,
+    ) -> Json {
         let validates = self.output_validation != OutputValidation::Off;
         let sends_headers = argument_headers == ArgumentHeaders::Sent;
         if !validates && !sends_headers {
@@ -90,7 +103,12 @@ impl KnownTools {
                 tool.read_headers(page);
             }
         }
-        let rejected = self.table.lock().store_page(page, &tools);
+        let mut table = self.table.lock();
+        let rejected = match table.changes == requested_at {
+            true => table.store_page(page, &tools),
+            false => 0,
+        };
+        drop(table);
         if rejected > 0 {
             tracing::warn!(
                 rejected,
@@ -164,10 +182,12 @@ impl Client {
     /// # Cancel safety
     ///
     /// Safe: if another call waits for the list, it sends a new request.
-    pub(super) async fn relist_tools(self) {
+    pub(super) async fn relist_tools(self, idle_timeout: Option<Duration>) {
         let known = &self.inner.notifications.tools;
         let before = known.table.lock().listings;
-        let _turn = known.listing.lock().await;
+        // Not longer: the call that has the turn may not be polled, for example because this one is awaited in its
+        // `select!`. Then the tools are listed twice.
+        let _turn = timeout(MAX_TURN_WAIT, known.listing.lock()).await.ok();
         let (listings, changes) = {
             let table = known.table.lock();
             (table.listings, table.changes)
@@ -175,7 +195,11 @@ impl Client {
         if listings > before {
             return; // Another call has listed them while this one waited for its turn.
         }
-        if let Err(error) = self.list_tools().refresh().await {
+        let mut list = self.list_tools().refresh();
+        if let Some(limit) = idle_timeout {
+            list = list.idle_timeout(limit);
+        }
+        if let Err(error) = list.await {
             tracing::debug!(%error, "failed to list the tools");
         }
         let mut table = known.table.lock();
@@ -293,6 +317,8 @@ fn called_tool(params: &Params) -> Option<Json> {
     params.member("name").ok().flatten()
 }
 
+/// How long a call waits for the list of another one.
+const MAX_TURN_WAIT: Duration = Duration::from_secs(1);
 /// The maximum size of all tools: 16 MiB.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 /// The size of a tool without its name and schemas, in bytes.
@@ -307,7 +333,7 @@ mod tests {
     fn listed(pages: &[Json]) -> KnownTools {
         let tools = KnownTools::new(OutputValidation::ListOnce);
         for page in pages {
-            tools.store(page, ArgumentHeaders::Sent);
+            tools.store(page, ArgumentHeaders::Sent, 0);
         }
         tools
     }
@@ -348,9 +374,9 @@ mod tests {
         assert_eq!(stored(), 15);
 
         // The same schema again takes no memory, and a shorter one frees some.
-        tools.store(&long(0), ArgumentHeaders::Sent);
-        tools.store(&page([with_output_schema(0, 10)]), ArgumentHeaders::Sent);
-        tools.store(&long(20), ArgumentHeaders::Sent);
+        tools.store(&long(0), ArgumentHeaders::Sent, 0);
+        tools.store(&page([with_output_schema(0, 10)]), ArgumentHeaders::Sent, 0);
+        tools.store(&long(20), ArgumentHeaders::Sent, 0);
         assert_eq!(stored(), 16);
 
         let many = listed(&[page((0..60_000).map(|tool| with_header(tool, "A")))]);
@@ -364,7 +390,7 @@ mod tests {
         let tools = listed(&[page([with_header(0, "A"), with_header(1, "A")])]);
         let bytes = tools.table.lock().bytes;
 
-        tools.store(&page([with_header(0, "B")]), ArgumentHeaders::Sent);
+        tools.store(&page([with_header(0, "B")]), ArgumentHeaders::Sent, 0);
         assert_eq!(tools.table.lock().bytes, bytes);
         let headers = param_headers(&tools, 0).unwrap();
         assert!(headers.names().eq(["mcp-param-b"]));
@@ -372,6 +398,7 @@ mod tests {
         let valid = tools.store(
             &page([with_output_schema(0, 10), with_header(1, "not a token")]),
             ArgumentHeaders::Sent,
+            0,
         );
         assert_eq!(valid, page([with_output_schema(0, 10)]));
         assert_eq!(tools.table.lock().mirrored, 0);
@@ -387,7 +414,11 @@ mod tests {
         assert_eq!(validate(&tools, 0).unwrap(), ValidationStatus::UnknownTool);
         assert!(param_headers(&tools, 1).is_some());
 
-        tools.store(&page([with_output_schema(0, 10)]), ArgumentHeaders::Sent);
+        // Requested before the change.
+        tools.store(&page([with_output_schema(0, 10)]), ArgumentHeaders::Sent, 0);
+        assert_eq!(validate(&tools, 0).unwrap(), ValidationStatus::UnknownTool);
+
+        tools.store(&page([with_output_schema(0, 10)]), ArgumentHeaders::Sent, 1);
         assert_eq!(validate(&tools, 0).unwrap(), ValidationStatus::Valid);
         assert!(param_headers(&tools, 1).is_none());
     }

@@ -26,7 +26,7 @@ use crate::exchange::{BoxFuture, Context};
 /// let server = Server::new("greeter", "1.0.0").prompt(greet).completer(languages);
 /// ```
 #[derive(Clone)]
-#[must_use = "a completer does nothing until it is added with `Server::completion`"]
+#[must_use = "a completer does nothing until it is added with `Server::completer`"]
 pub struct Completer {
     pub(super) target: CompletionTarget,
     handler: Arc<dyn CompletionHandler>,

@@ -14,8 +14,9 @@ pub(super) fn of_input<T: JsonSchema>() -> Json {
     generate::<T>(settings.with_transform(RecursiveTransform(remove_nulls))).into()
 }
 
-/// Returns the same schema with `null` as another value of every optional member, for validation: models send it, and
-/// serde reads it as an omitted member.
+/// Returns the same schema with `null` as another value of every optional member, for validation: models send it.
+/// Serde reads it as an omitted member only if the member is an `Option`. Others, such as an `i64` with
+/// `#[serde(default)]`, fail when they are decoded.
 pub(super) fn accepting_null(schema: &Json) -> Json {
     let decoded = schema.decode::<Value>().ok();
     let Some(mut schema) = decoded.and_then(|value| Schema::try_from(value).ok()) else {

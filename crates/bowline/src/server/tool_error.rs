@@ -13,6 +13,7 @@ use crate::exchange::{InputError, InsufficientScope};
 /// `isError`, which the model sees and can react to. Other handlers fail with a JSON-RPC error: `-32603` and the text.
 ///
 /// An [`RpcError`] stays what it is, in tools too: the request fails with its code, and the model does not see it.
+/// Inside an `anyhow::Error` it cannot be recognized, and becomes text like any other error.
 ///
 /// # Examples
 ///

@@ -95,16 +95,16 @@ impl MatrixCase {
                 (Client::from_wire(recording), Some(record))
             }
             TestTransport::Http => {
-                let send = HyperClient::with_connector(PipeConnector::to(&server.http()));
-                (Client::connect(URL).http_client(send), None)
+                let client = HyperClient::with_connector(PipeConnector::to(&server.http()));
+                (Client::connect(URL).http_client(client), None)
             }
             TestTransport::Http2 => {
-                let send = HyperClient::with_http2_connector(PipeConnector::to(&server.http()));
-                (Client::connect(URL).http_client(send), None)
+                let client = HyperClient::with_http2_connector(PipeConnector::to(&server.http()));
+                (Client::connect(URL).http_client(client), None)
             }
             TestTransport::HttpSse => {
-                let send = HyperClient::with_connector(PipeConnector::to(&http_sse_only(server)));
-                (Client::connect(URL).http_client(send), None)
+                let client = HyperClient::with_connector(PipeConnector::to(&http_sse_only(server)));
+                (Client::connect(URL).http_client(client), None)
             }
         };
         TestConnection {

@@ -29,8 +29,8 @@ use crate::http::client::{Connector, HttpStream};
 /// let now = Tool::raw("now", json!({"type": "object"}), async |_, _| Ok(CallToolResult::text("noon")));
 /// let service = Server::new("clock", "1.0.0").tool(now).http();
 ///
-/// let send = HyperClient::with_http2_connector(PipeConnector::to(&service));
-/// let client = Client::connect("http://localhost/mcp").http_client(send).await?;
+/// let http_client = HyperClient::with_http2_connector(PipeConnector::to(&service));
+/// let client = Client::connect("http://localhost/mcp").http_client(http_client).await?;
 ///
 /// assert_eq!(client.call_tool("now", ()).await?.text(), "noon");
 /// # Ok(()) }

@@ -405,3 +405,31 @@ async fn an_invalid_extension_identifier_is_rejected() {
         assert_eq!(connected.is_ok(), is_declared, "{id}");
     }
 }
+
+/// The first call has the turn to list the tools, and is not polled while the second one is awaited.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_not_polled_does_not_block_the_validation_of_another() {
+    let (client, mut server) = modern().await;
+    let structured = || json!({"content": [], "structuredContent": {}});
+    let mut first = client.call_tool("first", ()).start();
+    let listing = async {
+        server.expect("tools/call").await.answer(structured());
+        server.expect("tools/list").await.hold()
+    };
+    tokio::select! {
+        reply = &mut first => panic!("expected a pending call, got {reply:?}"),
+        _ = listing => {}
+    }
+
+    let second = client.call_tool("second", ()).into_future();
+    let answering = async {
+        server.expect("tools/call").await.answer(structured());
+        server
+            .expect("tools/list")
+            .await
+            .answer(json!({"tools": []}));
+    };
+    let (reply, ()) = tokio::join!(second, answering);
+
+    assert!(reply.is_ok(), "{reply:?}");
+}

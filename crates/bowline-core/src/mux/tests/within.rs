@@ -39,7 +39,13 @@ fn a_cancel_names_the_request_of_ours_that_it_cancels() {
     pair.client.abandon(call, &AbandonReason::Dropped);
 
     let cancel = pair.client.poll_outgoing().unwrap();
-    assert_eq!((request.cancels, cancel.cancels), (None, id));
+    assert_eq!((request.cancels, &cancel.cancels), (None, &id));
+    // Also if the application sends it itself.
+    let Message::Notification(by_hand) = cancel.message else {
+        panic!("expected a notification");
+    };
+    pair.client.notify(by_hand).unwrap();
+    assert_eq!(pair.client.poll_outgoing().unwrap().cancels, id);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::client::known_tools::KnownTools;
 use crate::client::{Client, ClientBuilder, EraCache};
 use crate::http::client::{
     Authorizer, ConnectionOptions, Drain, Endpoint, HttpClient, HttpVersionPolicy, Proxies,
-    ResponseLimits, UnexpectedStatus, parse_url, sender,
+    ResponseLimits, UnexpectedStatus, default_client, parse_url,
 };
 use crate::{Error, Result};
 
@@ -38,13 +38,13 @@ impl Client {
 impl ClientBuilder {
     /// Sends HTTP requests through `client` instead of this client's own connection pool.
     pub fn http_client(mut self, client: impl HttpClient) -> Self {
-        self.http.send = Some(Arc::new(client));
+        self.http.client = Some(Arc::new(client));
         self
     }
 
     /// Sets the proxies, instead of those of the environment variables.
     ///
-    /// Ignored if [`ClientBuilder::http`](Self::http) is set.
+    /// Ignored if [`ClientBuilder::http_client`](Self::http_client) is set.
     pub fn proxies(mut self, proxies: Proxies) -> Self {
         self.http.connection.proxies = proxies;
         self
@@ -52,7 +52,7 @@ impl ClientBuilder {
 
     /// Sets the timeout for making a connection, including DNS, every address, a proxy and TLS. 10 s by default.
     ///
-    /// Ignored if [`ClientBuilder::http`](Self::http) is set.
+    /// Ignored if [`ClientBuilder::http_client`](Self::http_client) is set.
     ///
     /// # Examples
     ///
@@ -72,7 +72,7 @@ impl ClientBuilder {
     /// Uses HTTP/2 with prior knowledge, for `http://` servers that are known to support it. Over TLS, HTTP/2 is
     /// negotiated by ALPN without this.
     ///
-    /// Ignored if [`ClientBuilder::http`](Self::http) is set.
+    /// Ignored if [`ClientBuilder::http_client`](Self::http_client) is set.
     ///
     /// # Examples
     ///
@@ -128,7 +128,7 @@ impl ClientBuilder {
 /// The settings of a connection over HTTP.
 pub(in crate::client) struct HttpConfig {
     url: Result<Uri>,
-    send: Option<Arc<dyn HttpClient>>,
+    client: Option<Arc<dyn HttpClient>>,
     connection: ConnectionOptions,
     headers: HeaderMap,
     authorizer: Option<Arc<dyn Authorizer>>,
@@ -152,13 +152,13 @@ impl HttpConfig {
 
     pub(in crate::client) fn transport(self, tools: Arc<KnownTools>) -> Result<HttpTransport> {
         let uri = self.url?;
-        let send = match self.send {
-            Some(send) => send,
-            None => sender(&uri, &self.connection)?,
+        let client = match self.client {
+            Some(client) => client,
+            None => default_client(&uri, &self.connection)?,
         };
         let endpoint = Endpoint {
             uri,
-            send,
+            client,
             headers: self.headers,
             authorizer: self.authorizer,
             limits: self.response_limits,
@@ -172,7 +172,7 @@ impl Default for HttpConfig {
     fn default() -> Self {
         Self {
             url: Err(Error::misuse("no URL to connect to")),
-            send: None,
+            client: None,
             connection: ConnectionOptions::default(),
             headers: HeaderMap::new(),
             authorizer: None,

@@ -37,8 +37,8 @@ use crate::exchange::BoxFuture;
 ///     let stream = UnixStream::connect("/run/tools.sock").await?;
 ///     Ok(HttpStream::new(stream))
 /// };
-/// let send = HyperClient::with_connector(connector);
-/// let client = Client::connect("http://localhost/mcp").http_client(send).await?;
+/// let http_client = HyperClient::with_connector(connector);
+/// let client = Client::connect("http://localhost/mcp").http_client(http_client).await?;
 /// # Ok(()) }
 /// ```
 pub trait Connector: Send + Sync + 'static {

@@ -33,8 +33,8 @@ use crate::exchange::BoxFuture;
 ///     socket.bind("192.0.2.7:0".parse()?)?;
 ///     Ok(HttpStream::new(socket.connect("198.51.100.4:80".parse()?).await?))
 /// };
-/// let send = HyperClient::with_connector(connector);
-/// let client = Client::connect("http://tools.example/mcp").http_client(send).await?;
+/// let http_client = HyperClient::with_connector(connector);
+/// let client = Client::connect("http://tools.example/mcp").http_client(http_client).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
@@ -62,8 +62,11 @@ impl Default for ConnectionOptions {
     }
 }
 
-/// Returns the default sender for `uri`.
-pub(crate) fn sender(uri: &Uri, options: &ConnectionOptions) -> Result<Arc<dyn HttpClient>> {
+/// Returns the default HTTP client for `uri`.
+pub(crate) fn default_client(
+    uri: &Uri,
+    options: &ConnectionOptions,
+) -> Result<Arc<dyn HttpClient>> {
     // Redirects stay within the origin, so an `http` URL never needs TLS.
     if uri.scheme() == Some(&http::uri::Scheme::HTTP) {
         return Ok(Arc::new(HyperClient::insecure(options)));
@@ -96,7 +99,7 @@ impl HyperClient {
     /// use tokio::net::TcpStream;
     ///
     /// let connector = async |_: http::Uri| Ok(HttpStream::new(TcpStream::connect("127.0.0.1:80").await?));
-    /// let send = HyperClient::with_connector_and_timeout(connector, Duration::from_secs(3));
+    /// let client = HyperClient::with_connector_and_timeout(connector, Duration::from_secs(3));
     /// ```
     #[must_use]
     pub fn with_connector_and_timeout(

@@ -30,7 +30,7 @@ mod http2;
 
 mod hyper_client;
 pub use hyper_client::HyperClient;
-pub(crate) use hyper_client::{ConnectionOptions, sender};
+pub(crate) use hyper_client::{ConnectionOptions, default_client};
 
 mod keep_alive_monitor;
 
@@ -76,7 +76,7 @@ use send::SendState;
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     pub(crate) uri: Uri,
-    pub(crate) send: Arc<dyn HttpClient>,
+    pub(crate) client: Arc<dyn HttpClient>,
     /// Sent with every request.
     pub(crate) headers: HeaderMap,
     /// Signs requests and handles 401 and 403.
@@ -109,7 +109,7 @@ impl Endpoint {
         while redirects < MAX_REDIRECTS {
             let (head, sent) = self.head(&uri, outgoing, &refusals).await?;
             let body = RequestBody::new(outgoing.frame.clone(), outgoing.send_state.clone());
-            let response = match self.send.send(Request::from_parts(head, body)).await {
+            let response = match self.client.send(Request::from_parts(head, body)).await {
                 Err(error)
                     if is_unprocessed(&error)
                         && retries < MAX_RETRIES

@@ -42,7 +42,7 @@ impl HyperClient {
     }
 }
 
-/// Returns the sender for `https` URLs.
+/// Returns the HTTP client for `https` URLs.
 pub(super) fn secure(options: &ConnectionOptions) -> Result<Arc<dyn HttpClient>> {
     Ok(Arc::new(HyperClient::secure(options)?))
 }

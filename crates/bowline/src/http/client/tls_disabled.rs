@@ -9,6 +9,6 @@ use crate::{Error, Result};
 /// Fails: this build cannot connect to `https` URLs.
 pub(super) fn secure(_: &ConnectionOptions) -> Result<Arc<dyn HttpClient>> {
     Err(Error::misuse(
-        "`https` requires the `tls` feature of bowline, or an `HttpClient` set with `ClientBuilder::http`",
+        "`https` requires the `tls` feature of bowline, or an `HttpClient` set with `ClientBuilder::http_client`",
     ))
 }

@@ -42,8 +42,9 @@ use crate::http::HttpService;
 ///     let (socket, service) = (RecordingSocket::new(far, &recorded), service.clone());
 ///     tokio::spawn(async move { service.serve_connection(socket).await });
 /// });
-/// let send = HyperClient::with_connector(connector);
-/// let client = Client::connect("http://localhost/mcp").http_client(send).protocol_version("2026-07-28").await?;
+/// let http_client = HyperClient::with_connector(connector);
+/// let connect = Client::connect("http://localhost/mcp").http_client(http_client);
+/// let client = connect.protocol_version("2026-07-28").await?;
 ///
 /// client.call_tool("now", ()).await?;
 ///
