@@ -31,7 +31,7 @@ use super::{TokenVerifier, VerifyError};
 ///
 /// Refused requests get a `WWW-Authenticate` challenge with the URL of the protected resource metadata and the required
 /// scopes, also if a tool refuses the call for insufficient scope. The layer serves the metadata at their well-known
-/// path, without a token. A CORS layer belongs outside of this one, because preflight requests have no token.
+/// path, without a token. CORS preflight requests, which have no token, pass it; the service inside answers them.
 ///
 /// # Examples
 ///

@@ -191,7 +191,7 @@ impl ClientBuilder {
     /// # Ok(()) }
     /// ```
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
-        self.config.timeout = timeout;
+        self.config.idle_timeout = timeout;
         self
     }
 

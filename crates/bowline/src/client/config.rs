@@ -27,7 +27,7 @@ pub(super) struct ClientConfig {
     pub(super) host: Arc<dyn Responder>,
     pub(super) host_capabilities: ClientCapabilities,
     /// The idle timeout of requests.
-    pub(super) timeout: Duration,
+    pub(super) idle_timeout: Duration,
     pub(super) probe_timeout: Duration,
     pub(super) respawn_after: Duration,
     pub(super) max_rounds: u32,
@@ -56,7 +56,7 @@ impl ClientConfig {
             versions: Dialects::all(),
             host,
             host_capabilities: ClientCapabilities::default(),
-            timeout: DEFAULT_IDLE_TIMEOUT,
+            idle_timeout: DEFAULT_IDLE_TIMEOUT,
             probe_timeout: DEFAULT_PROBE_TIMEOUT,
             respawn_after: DEFAULT_RESPAWN_AFTER,
             max_rounds: DEFAULT_MAX_ROUNDS,

@@ -231,7 +231,7 @@ impl Opener<'_> {
         offered: &'static Dialect,
         versions: &Dialects,
     ) -> Result<Connection> {
-        let limit = Some(self.config.timeout);
+        let limit = Some(self.config.idle_timeout);
         caller.dialect = offered;
         let mut answer = discover(&*transport, &caller, limit).await;
         if let Err(Error::Rpc(error)) = &answer

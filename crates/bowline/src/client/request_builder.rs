@@ -69,7 +69,7 @@ impl<K> RequestBuilder<K> {
         kind: K,
     ) -> Self {
         let call_options = CallOptions {
-            idle_timeout: Some(client.inner.config.timeout),
+            idle_timeout: Some(client.inner.config.idle_timeout),
             ..CallOptions::default()
         };
         let options = RequestOptions {

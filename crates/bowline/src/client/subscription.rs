@@ -69,7 +69,7 @@ impl SubscriptionBuilder {
             .inner
             .current_connection()
             .open(request, self.options);
-        let limit = self.client.inner.config.timeout;
+        let limit = self.client.inner.config.idle_timeout;
         let first = first_event(&mut exchange, limit).await?;
         let acknowledged = acknowledged_filter(first)?;
         Ok(Subscription {
