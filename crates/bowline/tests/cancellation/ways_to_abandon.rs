@@ -1,9 +1,12 @@
 //! Ways to abandon a call that are not rows of the matrix in `scenarios/tests/matrix/abandonment.rs`.
 
+use std::time::Duration;
+
 use bowline::testing::{ScriptedPeer, summarize};
 use bowline::{Client, Error};
 use bowline_core::era::Dialect;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::handler_monitor::HandlerMonitor;
 use crate::scripted_peers::scripted_server_for;
@@ -18,6 +21,39 @@ async fn a_request_builder_that_is_dropped_sends_nothing(pair: TestPair) {
     pair.round_trip().await;
 
     let frames = [pair.request(1, "tools/call quick"), pair.result(1)];
+    pair.finish(&frames).await;
+}
+
+run!(
+    everywhere,
+    the_id_of_a_call_dropped_before_it_is_sent_is_not_used_again
+);
+async fn the_id_of_a_call_dropped_before_it_is_sent_is_not_used_again(pair: TestPair) {
+    drop(pair.start("slow"));
+
+    pair.round_trip().await;
+
+    let frames = [pair.request(2, "tools/call quick"), pair.result(2)];
+    pair.finish(&frames).await;
+}
+
+run!(
+    everywhere,
+    a_call_with_a_timeout_ends_exactly_at_its_deadline
+);
+async fn a_call_with_a_timeout_ends_exactly_at_its_deadline(pair: TestPair) {
+    let (start, limit) = (Instant::now(), Duration::from_millis(40));
+    let slow = pair.client.call_tool("slow", json!({"name": "mine"}));
+
+    let error = slow.timeout(limit).await.unwrap_err();
+
+    assert!(matches!(error, Error::Timeout { after } if after == limit));
+    assert_eq!(start.elapsed(), limit);
+    pair.handlers.wait_for_dropped(1).await;
+    let frames = [
+        pair.request(1, "tools/call slow"),
+        pair.cancel(1, "timed out after 40ms"),
+    ];
     pair.finish(&frames).await;
 }
 
