@@ -13,6 +13,20 @@ use crate::scripted_server::{
 const MODERN: &str = "2026-07-28";
 
 #[tokio::test]
+async fn a_bearer_token_is_sent_with_every_request_and_a_malformed_one_is_refused() {
+    let mut server = ScriptedServer::start(|request| reply_with(request, &text_result("ok"))).await;
+    let connect = || Client::connect(&server.url).protocol_version("2026-07-28");
+
+    let malformed = connect().bearer("two\nlines").await.unwrap_err();
+    let client = connect().bearer("secret").await.unwrap();
+    client.call_tool("x", ()).await.unwrap();
+
+    assert!(matches!(&malformed, Error::Misuse { what } if !what.contains("lines")));
+    let request = server.request().await;
+    assert_eq!(request.header("authorization"), Some("Bearer secret"));
+}
+
+#[tokio::test]
 async fn the_request_headers_match_the_body() {
     let mut server = ScriptedServer::start(|request| reply_with(request, &text_result("hi"))).await;
     let client = server.connect(MODERN).await;

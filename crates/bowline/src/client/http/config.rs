@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
 use super::HttpTransport;
@@ -86,18 +87,41 @@ impl ClientBuilder {
         self
     }
 
+    /// Sends this access token with every HTTP request (`Authorization: Bearer …`). Connecting fails with
+    /// [`Error::Misuse`] if it contains characters that a header cannot contain.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example(token: &str) -> bowline::Result<()> {
+    /// let client = bowline::Client::connect("https://tools.example/mcp").bearer(token).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn bearer(mut self, token: impl AsRef<str>) -> Self {
+        match HeaderValue::from_str(&format!("Bearer {}", token.as_ref())) {
+            Ok(mut value) => {
+                value.set_sensitive(true);
+                self.http.headers.insert(AUTHORIZATION, value);
+            }
+            // Without the token, which must not appear in logs.
+            Err(_) => {
+                let what = "the token of `bearer` contains characters that a header cannot contain";
+                self.http.url = Err(Error::misuse(what));
+            }
+        }
+        self
+    }
+
     /// Sends this header with every HTTP request.
     ///
     /// # Examples
     ///
     /// ```no_run
-    /// # async fn example(token: &str) -> Result<(), Box<dyn std::error::Error>> {
-    /// use http::HeaderValue;
-    /// use http::header::AUTHORIZATION;
+    /// # async fn example() -> bowline::Result<()> {
+    /// use http::{HeaderName, HeaderValue};
     ///
-    /// let mut token = HeaderValue::from_str(&format!("Bearer {token}"))?;
-    /// token.set_sensitive(true);
-    /// let client = bowline::Client::connect("https://tools.example/mcp").header(AUTHORIZATION, token).await?;
+    /// let region = (HeaderName::from_static("x-region"), HeaderValue::from_static("eu"));
+    /// let client = bowline::Client::connect("https://tools.example/mcp").header(region.0, region.1).await?;
     /// # Ok(()) }
     /// ```
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
