@@ -128,6 +128,8 @@ mod deprecation;
 mod error;
 pub use error::{Error, Result};
 
+mod exit_signals;
+
 pub mod exchange;
 pub use exchange::{CancelMode, Context, Progress};
 

@@ -117,9 +117,11 @@ async fn requests_for_missing_server_capabilities_are_not_sent(env: ScenarioEnv)
     client.list_tools().await.unwrap();
     record.clear();
 
-    let prompts = client.list_prompts().await.unwrap_err();
+    let listed = client.list_prompts().await.unwrap();
+    let prompts = client.get_prompt("hello", ()).await.unwrap_err();
     let resource = client.read_resource("docs://a").await.unwrap_err();
 
+    assert_eq!(listed, []);
     assert_eq!(client.dialect().version, env.version());
     assert!(matches!(prompts, Error::Misuse { .. }), "{prompts:?}");
     assert!(matches!(resource, Error::Misuse { .. }), "{resource:?}");

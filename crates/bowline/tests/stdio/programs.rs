@@ -27,6 +27,7 @@ pub(crate) fn std_command(program: &str) -> std::process::Command {
 pub(crate) fn run(program: &str) -> ExitCode {
     match program {
         "server" => serve(),
+        "http_server" => serve_http(),
         "unknown_error" => serve_lines(answer_probe_with_unknown_error),
         "ignores_probe" => serve_lines(answer_legacy),
         "exits_at_probe" => serve_lines(|message| {
@@ -136,6 +137,33 @@ fn never_answer() {
     });
 }
 
+/// A Bowline server over HTTP, which prints its process id and its URL.
+fn serve_http() {
+    let server = Server::new("child", "1.0.0").tool(await_signal());
+    let serving = async {
+        let bound = server.http().bind("127.0.0.1:0").await.unwrap();
+        let (id, addr) = (std::process::id(), bound.local_addr());
+        println!("{id} http://{addr}/mcp");
+        bound.serve_until_signal().await
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(serving).unwrap();
+}
+
+/// Returns a tool that finishes when the process gets SIGTERM.
+fn await_signal() -> Tool {
+    Tool::raw("await signal", json!({"type": "object"}), async |_, _| {
+        let mut terminate = signal(SignalKind::terminate()).unwrap();
+        eprintln!("{} awaits", std::process::id());
+        terminate.recv().await;
+        tokio::task::yield_now().await;
+        Ok(CallToolResult::text("finished"))
+    })
+}
+
 /// A Bowline server with tools that print, hang or start processes.
 fn serve() {
     let object = || json!({"type": "object"});
@@ -167,13 +195,7 @@ fn serve() {
                 DROPPED.load(Ordering::SeqCst).to_string(),
             ))
         }))
-        .tool(Tool::raw("await signal", object(), async |_, _| {
-            let mut terminate = signal(SignalKind::terminate()).unwrap();
-            eprintln!("{} awaits", std::process::id());
-            terminate.recv().await;
-            tokio::task::yield_now().await;
-            Ok(CallToolResult::text("finished"))
-        }))
+        .tool(await_signal())
         .tool(Tool::raw("variables", object(), async |_, _| {
             let names = std::env::vars_os().map(|(name, _)| name.into_string().unwrap());
             Ok(CallToolResult::text(names.collect::<Vec<_>>().join("\n")))

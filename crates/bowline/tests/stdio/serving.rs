@@ -195,6 +195,33 @@ pub(crate) async fn sigterm_lets_running_handlers_finish() {
     assert!(error.to_string().contains("exit status: 0"), "{error}");
 }
 
+pub(crate) async fn sigterm_lets_running_handlers_of_an_http_server_finish() {
+    let mut command = tokio::process::Command::from(std_command("http_server"));
+    let mut server = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let stdout = tokio::io::BufReader::new(server.stdout.take().unwrap());
+    let stderr = tokio::io::BufReader::new(server.stderr.take().unwrap());
+    let (mut stdout, mut stderr) = (
+        tokio::io::AsyncBufReadExt::lines(stdout),
+        tokio::io::AsyncBufReadExt::lines(stderr),
+    );
+    let line = stdout.next_line().await.unwrap().unwrap();
+    let (_, url) = line.split_once(' ').unwrap();
+    let client = Client::connect(url).await.unwrap();
+    let call = tokio::spawn(client.call_tool("await signal", ()).into_future());
+    stderr.next_line().await.unwrap();
+
+    kill_process(pid_of(&line), Signal::TERM).unwrap();
+
+    assert_eq!(call.await.unwrap().unwrap().text(), "finished");
+    drop(client);
+    assert!(server.wait().await.unwrap().success());
+}
+
 /// A client of the server, and the lines that the server writes to stderr.
 pub(crate) async fn connect() -> (Client, mpsc::UnboundedReceiver<String>) {
     let (sender, stderr) = mpsc::unbounded_channel();

@@ -24,6 +24,7 @@ use tower_service::Service;
 
 use super::write_timeout::{HttpVersion, WriteTimeout};
 use super::{ConnectionAccount, HttpBody, HttpService, ServiceState};
+use crate::exit_signals::serve_until_signal;
 use crate::limits::{Account, Gauge, Limit};
 use crate::{Error, Result};
 
@@ -144,6 +145,27 @@ impl<S> BoundServer<S> {
             http: self.http,
             service: layer.layer(self.service),
         }
+    }
+
+    /// Serves until a shutdown is complete. On SIGTERM or SIGINT (Ctrl-C outside Unix) it shuts down, with two seconds
+    /// for running handlers; on a second signal it returns immediately. The default handling of both signals is
+    /// replaced for the whole process.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Transport`] if the signals are not available.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`serve`](Self::serve).
+    pub async fn serve_until_signal(self) -> Result<()>
+    where
+        S: Service<Request<Incoming>, Response = Response<HttpBody>, Error = Infallible>,
+        S: Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+    {
+        let service = self.service();
+        serve_until_signal(self.serve(), |grace| service.shut_down(grace)).await
     }
 
     /// Serves until a shutdown is complete.

@@ -4,7 +4,7 @@ use bowline_types::{
     CapabilitySettings, ClientCapabilities, MissingRequiredClientCapability, RpcError,
 };
 
-/// A client capability that a tool requires; see [`Tool::requires`](super::Tool::requires).
+/// A client capability that a tool requires; see [`Tool::requires_capability`](super::Tool::requires_capability).
 ///
 /// # Examples
 ///
