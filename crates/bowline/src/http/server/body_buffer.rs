@@ -6,7 +6,7 @@ use crate::sync::Mutex;
 
 /// The part of a body that has arrived. Most bodies are one chunk, which is not copied.
 ///
-/// A longer one is collected in pieces of equal size until a sixteenth has arrived, and then in one buffer for all
+/// A longer one is collected in pieces of equal size until half of it has arrived, and then in one buffer for all
 /// of it. Allocating that buffer at the start would let a client reserve memory without sending the body; a growing
 /// buffer would fragment the heap, and the process would use a multiple of what is charged.
 #[derive(Default)]
@@ -131,8 +131,9 @@ const MIN_POOLED: usize = 256 * 1024;
 /// The size of the pieces of an arriving body, and the minimum of the first one.
 const PIECE_SIZE: usize = 64 * 1024;
 const MIN_PIECE_SIZE: usize = 1024;
-/// How many times what has arrived a body may reserve. Memory that is reserved and not written to is not resident.
-const MAX_RESERVE: usize = 16;
+/// How many times what has arrived a body may reserve. Reserved memory may be resident: allocators reuse pages that were
+/// written to before.
+const MAX_RESERVE: usize = 2;
 
 #[cfg(test)]
 mod tests {
