@@ -211,7 +211,7 @@ fn batches(
     message: &Message,
     mut and: impl FnMut(&mut [TcpStream]),
 ) {
-    let (request, _) = message.http_client(&ProtocolContext::Modern);
+    let (request, _) = message.http(&ProtocolContext::Modern);
     for begun in (0..count).step_by(BATCH) {
         let send = |_| {
             let mut stream = connect(server);

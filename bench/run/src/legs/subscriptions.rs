@@ -81,7 +81,7 @@ impl SubscribedServer {
         let notify = Message::call("notify", "{}", "ok");
         send_one(server, &notify);
         let before = machine::resident_kib(program.id());
-        let (request, _) = Message::listen().http_client(&ProtocolContext::Modern);
+        let (request, _) = Message::listen().http(&ProtocolContext::Modern);
         let subscribe = |_| {
             let mut stream = connect(server);
             let set = stream.set_read_timeout(Some(READ_TIMEOUT));

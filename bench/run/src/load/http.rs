@@ -57,7 +57,7 @@ impl HttpLoad {
                 .registry()
                 .register(&mut stream, Token(index), interest);
             registered.expect("failed to register a socket");
-            let (request, id_at) = message.http_client(&context);
+            let (request, id_at) = message.http(&context);
             connections.push(Connection {
                 stream,
                 context,
@@ -205,7 +205,7 @@ pub(crate) fn open_session(server: SocketAddr) -> (std::net::TcpStream, Option<S
 /// Sends one message on a new connection, and returns the body of the response.
 pub(crate) fn send_one(server: SocketAddr, message: &Message) -> String {
     let mut stream = connect(server);
-    let (request, _) = message.http_client(&ProtocolContext::Modern);
+    let (request, _) = message.http(&ProtocolContext::Modern);
     stream.write_all(&request).expect("a request");
     let reply = receive(&mut stream);
     String::from_utf8_lossy(reply.body()).into_owned()

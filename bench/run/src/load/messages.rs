@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn an_id_is_written_in_place() {
         let message = Message::call("echo", r#"{"text":"hello"}"#, "hello");
-        let (mut bytes, at) = message.http_client(&ProtocolContext::Modern);
+        let (mut bytes, at) = message.http(&ProtocolContext::Modern);
 
         write_id(&mut bytes, at, 1_234_567_890);
 
