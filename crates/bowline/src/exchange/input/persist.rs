@@ -38,7 +38,7 @@ impl Context {
     ///
     /// A client can send the same `requestState` more than once, on purpose or because a response was lost. So a
     /// [mark](crate::OnceStore) is set before `future` runs, and a replay gets the output that was stored with the
-    /// mark. If there is none, because `future` failed, was dropped or is still running, the replay fails with
+    /// mark. If no output is stored, because `future` failed, was dropped or is still running, the replay fails with
     /// `-32602`. Replicas must share one store; see [`Server::once_store`](crate::Server::once_store).
     ///
     /// Request input before or after `once`, not concurrently with it: an input request ends the round and drops
