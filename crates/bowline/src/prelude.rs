@@ -1,7 +1,7 @@
 //! Re-exports of the most common items: `use bowline::prelude::*;`.
 
 pub use crate::{
-    Args, Client, Context, Extension, Prompt, Resource, ResourceTemplate, Server, State,
+    Args, Client, Context, Extension, Progress, Prompt, Resource, ResourceTemplate, Server, State,
     Structured, Tool, ToolError, Toolbox,
 };
 
