@@ -1,12 +1,9 @@
 //! Scenarios that combine features: several clients, a server that calls itself, cursors, tool names.
 
-use std::sync::OnceLock;
-
 use bowline::types::{ListToolsRequest, PaginatedRequestParams};
-use bowline::{CallToolResult, Client, Resource, Server, Tool};
+use bowline::{CallToolResult, Client, Context, Resource, Server, Tool};
 use scenarios::{Scenario, ScenarioEnv, scenario};
 use serde_json::json;
-use std::sync::Arc;
 
 use crate::support::{
     any_object, contents, echo, hanging_server, start_hang, tools, wait_for_handlers,
@@ -55,19 +52,13 @@ async fn two_clients_of_one_server_are_isolated(env: ScenarioEnv) {
 }
 
 async fn a_tool_reads_a_resource_of_its_own_server(env: ScenarioEnv) {
-    let own = Arc::new(OnceLock::<Server>::new());
-    let itself = own.clone();
-    let read = Tool::raw("read", any_object(), move |_, _| {
-        let server = itself.get().unwrap().clone();
-        async move {
-            let client = Client::in_process(&server).await.unwrap();
-            let contents = contents(&client, "docs://readme").await;
-            Ok(CallToolResult::text(contents[0]["text"].as_str().unwrap()))
-        }
+    let read = Tool::raw("read", any_object(), async |_, cx: Context| {
+        let client = Client::in_process(&cx.server()).await.unwrap();
+        let contents = contents(&client, "docs://readme").await;
+        Ok(CallToolResult::text(contents[0]["text"].as_str().unwrap()))
     });
     let readme = Resource::text("docs://readme", "readme", "Read me.");
     let server = Server::new("reader", "1").resource(readme).tool(read);
-    own.set(server.clone()).unwrap();
     let client = env.connect(&server).await;
 
     let reply = client.call_tool("read", ()).await.unwrap();
@@ -94,11 +85,10 @@ async fn a_client_returns_a_cursor_unchanged(env: ScenarioEnv) {
 }
 
 async fn a_duplicate_tool_name_is_rejected(env: ScenarioEnv) {
-    let once = Server::new("s", "1").tool(echo("echo"));
-    let twice = once.clone().tool(echo("echo"));
+    let server = Server::new("s", "1").tool(echo("echo"));
+    let client = env.connect(&server).await;
 
-    let refused = twice.check().unwrap_err();
-    let client = env.connect(&once).await;
+    let refused = server.tool(echo("echo")).check().unwrap_err();
 
     assert_eq!(refused.to_string(), "duplicate tool name `echo`");
     assert_eq!(tools(&client).await.len(), 1);

@@ -63,7 +63,9 @@ async fn listed(client: &bowline::Client) -> Value {
 
 async fn resources_are_advertised(env: ScenarioEnv) {
     let without_updates = Server::new("without_updates", "1").resource(readme());
-    let with_updates = without_updates.clone().resource_subscriptions();
+    let with_updates = Server::new("with_updates", "1")
+        .resource(readme())
+        .resource_subscriptions();
 
     let of_without_updates = env
         .discover_result(&env.connect(&without_updates).await)
@@ -195,11 +197,11 @@ async fn a_panic_in_a_resource_handler_is_not_disclosed(env: ScenarioEnv) {
 }
 
 async fn a_duplicate_resource_uri_is_rejected(env: ScenarioEnv) {
-    let once = Server::new("s", "1").resource(readme());
+    let server = Server::new("s", "1").resource(readme());
+    let client = env.connect(&server).await;
     let other = Resource::text("docs://readme", "other", "Me instead.");
 
-    let refused = once.clone().resource(other).check().unwrap_err();
-    let client = env.connect(&once).await;
+    let refused = server.resource(other).check().unwrap_err();
 
     assert_eq!(
         refused.to_string(),

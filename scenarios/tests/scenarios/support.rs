@@ -1,7 +1,7 @@
 //! Servers, tools and requests that several scenarios share.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use bowline::types::{
     GetPromptRequest, GetPromptRequestParams, GetPromptResult, ListToolsRequest,
@@ -36,15 +36,10 @@ pub(crate) fn fixed_result(name: &str, result: Value) -> Tool {
 
 /// Adds a tool `change` that applies `change` to the running server.
 pub(crate) fn with_change(server: Server, change: fn(&Server)) -> Server {
-    let own = Arc::new(OnceLock::<Server>::new());
-    let itself = own.clone();
-    let tool = Tool::raw("change", any_object(), move |_, _| {
-        change(itself.get().unwrap());
+    server.tool(Tool::raw("change", any_object(), move |_, cx: Context| {
+        change(&cx.server());
         async { Ok(CallToolResult::text("changed")) }
-    });
-    let server = server.tool(tool);
-    own.set(server.clone()).unwrap();
-    server
+    }))
 }
 
 /// A server whose tool `hang` never completes, whose tool `handler_counts` returns how many `hang` handlers started and

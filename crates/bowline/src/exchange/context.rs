@@ -1,5 +1,6 @@
 //! [`Context`], which handlers use to read the current request and to send to its caller.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -43,6 +44,8 @@ pub struct Context {
     is_logging_disabled: bool,
     /// The default logger name.
     logger: Option<Arc<str>>,
+    /// The server that answers the request. Its type belongs to the module `server`, which this one must not import.
+    server: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 struct ContextShared {
@@ -88,6 +91,7 @@ impl Context {
             extensions: Extensions::default(),
             is_logging_disabled: false,
             logger: None,
+            server: None,
         }
     }
 
@@ -106,6 +110,15 @@ impl Context {
 
     pub(crate) fn input(&self) -> Option<&Arc<InputRound>> {
         self.input.as_ref()
+    }
+
+    /// Sets the server that answers the request, for `Context::server`.
+    pub(crate) fn set_server(&mut self, server: Arc<dyn Any + Send + Sync>) {
+        self.server = Some(server);
+    }
+
+    pub(crate) fn shared_server(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.server.clone()
     }
 
     /// Returns the id of the request, as the caller sent it.

@@ -1,4 +1,4 @@
-//! The bus that carries change notifications from a [`Server`](super::Server) to its subscriptions.
+//! The bus that carries change notifications from a [`Server`] to its subscriptions.
 
 use std::sync::Arc;
 
@@ -6,6 +6,8 @@ use bowline_types::{Json, SubscriptionFilter};
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
+
+use super::Server;
 
 /// A change of a list or a resource. Serializable, so that a [`ChangeBus`] can send it to other replicas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -174,33 +176,31 @@ impl ChangeReceiver {
 /// let server = bowline::Server::new("notes", "1.0.0").resource_subscriptions();
 /// server.changed().resource_updated("file:///notes.txt");
 /// ```
-pub struct ChangeNotifier<'a> {
-    bus: &'a Arc<dyn ChangeBus>,
-}
+pub struct ChangeNotifier<'a>(pub(super) &'a Server);
 
-impl<'a> ChangeNotifier<'a> {
-    pub(super) fn new(bus: &'a Arc<dyn ChangeBus>) -> Self {
-        Self { bus }
-    }
-
+impl ChangeNotifier<'_> {
     /// Sends `notifications/tools/list_changed`.
     pub fn tools(&self) {
-        self.bus.publish(ServerChange::Tools);
+        self.publish(ServerChange::Tools);
     }
 
     /// Sends `notifications/prompts/list_changed`.
     pub fn prompts(&self) {
-        self.bus.publish(ServerChange::Prompts);
+        self.publish(ServerChange::Prompts);
     }
 
     /// Sends `notifications/resources/list_changed`, for resources and resource templates.
     pub fn resources(&self) {
-        self.bus.publish(ServerChange::Resources);
+        self.publish(ServerChange::Resources);
     }
 
     /// Sends `notifications/resources/updated` for the resource with this URI.
     pub fn resource_updated(&self, uri: impl Into<String>) {
-        self.bus.publish(ServerChange::Resource(uri.into()));
+        self.publish(ServerChange::Resource(uri.into()));
+    }
+
+    fn publish(&self, change: ServerChange) {
+        self.0.definition().bus.publish(change);
     }
 }
 

@@ -144,7 +144,8 @@ pub(super) async fn complete(
         RpcError::new(ErrorCode::INVALID_PARAMS, why)
     };
     let target = CompletionTarget::of(&params).ok_or_else(unknown)?;
-    let entry = definition.completers.get(&target);
+    let completers = definition.completers.snapshot();
+    let entry = completers.find(&target);
     if !target.exists(definition, entry.is_some()) {
         return Err(unknown());
     }

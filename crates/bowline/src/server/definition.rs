@@ -1,7 +1,6 @@
-//! The definition of a server: its registries, settings and capabilities, shared by clones of a `Server`.
+//! The definition of a server: its registries, settings and capabilities.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use bowline_core::ServerCapability;
@@ -12,6 +11,7 @@ use bowline_types::{
     ToolsCapability,
 };
 
+use super::change_bus::{ChangeBus, LocalChangeBus};
 use super::completion::{Completer, CompletionTarget};
 use super::extract::RequiredState;
 use super::input_required::InputOptions;
@@ -24,17 +24,17 @@ use crate::limits::{Account, LimitSemaphore, Limits};
 
 /// The definition of a server.
 ///
-/// Shared by clones of a `Server`. A builder method on a clone copies it; through a shared one, only the registries
-/// change.
+/// A clone shares the registries and copies the settings: a builder method changes the registries for every snapshot of
+/// the definition, and the settings for later ones.
 #[derive(Clone)]
 pub(super) struct ServerDefinition {
     pub(super) identity: Implementation,
     pub(super) instructions: Option<String>,
-    pub(super) tools: Registry<Tool>,
-    pub(super) prompts: Registry<Prompt>,
-    pub(super) resources: Registry<Resource>,
-    pub(super) templates: Registry<ResourceTemplate>,
-    pub(super) completers: BTreeMap<CompletionTarget, RegistryEntry<Completer>>,
+    pub(super) tools: Arc<Registry<Tool>>,
+    pub(super) prompts: Arc<Registry<Prompt>>,
+    pub(super) resources: Arc<Registry<Resource>>,
+    pub(super) templates: Arc<Registry<ResourceTemplate>>,
+    pub(super) completers: Arc<Registry<Completer, CompletionTarget>>,
     pub(super) resource_subscriptions: bool,
     /// The default logger name; `None` without the `logging` capability.
     pub(super) logger: Option<Arc<str>>,
@@ -51,6 +51,10 @@ pub(super) struct ServerDefinition {
     pub(super) cache: Option<CacheHints>,
     /// Caching hints of single lists, which take precedence over `cache`.
     pub(super) list_cache: BTreeMap<ListKind, CacheHints>,
+    /// Incremented by each change of a setting that encoded pages contain.
+    list_revision: u64,
+    /// The bus for change notifications.
+    pub(super) bus: Arc<dyn ChangeBus>,
     /// The account that all peers of all transports are charged to.
     pub(super) account: Arc<Account>,
     /// Permits for running handlers.
@@ -95,11 +99,11 @@ impl ServerDefinition {
         Self {
             identity,
             instructions: None,
-            tools: Registry::default(),
-            prompts: Registry::default(),
-            resources: Registry::default(),
-            templates: Registry::default(),
-            completers: BTreeMap::new(),
+            tools: Arc::default(),
+            prompts: Arc::default(),
+            resources: Arc::default(),
+            templates: Arc::default(),
+            completers: Arc::default(),
             resource_subscriptions: false,
             logger: None,
             on_roots_changed: Vec::new(),
@@ -111,6 +115,8 @@ impl ServerDefinition {
             page_size: None,
             cache: None,
             list_cache: BTreeMap::new(),
+            list_revision: 0,
+            bus: Arc::new(LocalChangeBus::default()),
             handlers: Arc::new(LimitSemaphore::for_handlers(&account)),
             blocking: Arc::new(LimitSemaphore::for_blocking(&account)),
             subscriptions: Arc::new(LimitSemaphore::for_subscriptions(&account)),
@@ -118,66 +124,61 @@ impl ServerDefinition {
         }
     }
 
-    pub(super) fn add_tool(&mut self, name: String, tool: RegistryEntry<Tool>) {
+    pub(super) fn add_tool(&self, name: String, tool: RegistryEntry<Tool>) -> Result<(), String> {
         warn_unusual_name(&name);
-        let duplicate = self.tools.get_mut().insert_unless_present(name, tool);
-        self.errors
-            .extend(duplicate.map(|name| format!("duplicate tool name `{name}`")));
+        add("tool name", &self.tools, name, tool)
     }
 
-    pub(super) fn add_prompt(&mut self, name: String, prompt: RegistryEntry<Prompt>) {
-        let duplicate = self.prompts.get_mut().insert_unless_present(name, prompt);
-        self.errors
-            .extend(duplicate.map(|name| format!("duplicate prompt name `{name}`")));
+    pub(super) fn add_prompt(
+        &self,
+        name: String,
+        prompt: RegistryEntry<Prompt>,
+    ) -> Result<(), String> {
+        add("prompt name", &self.prompts, name, prompt)
     }
 
-    pub(super) fn add_resource(&mut self, uri: String, resource: RegistryEntry<Resource>) {
-        let duplicate = self
-            .resources
-            .get_mut()
-            .insert_unless_present(uri, resource);
-        self.errors
-            .extend(duplicate.map(|uri| format!("duplicate resource URI `{uri}`")));
+    pub(super) fn add_resource(
+        &self,
+        uri: String,
+        resource: RegistryEntry<Resource>,
+    ) -> Result<(), String> {
+        add("resource URI", &self.resources, uri, resource)
     }
 
-    pub(super) fn add_template(&mut self, text: String, template: RegistryEntry<ResourceTemplate>) {
-        let duplicate = self
-            .templates
-            .get_mut()
-            .insert_unless_present(text, template);
-        self.errors
-            .extend(duplicate.map(|text| format!("duplicate resource template `{text}`")));
+    pub(super) fn add_template(
+        &self,
+        text: String,
+        template: RegistryEntry<ResourceTemplate>,
+    ) -> Result<(), String> {
+        add("resource template", &self.templates, text, template)
     }
 
-    pub(super) fn add_completer(&mut self, completer: RegistryEntry<Completer>) {
-        match self.completers.entry(completer.item.target.clone()) {
-            Entry::Vacant(free) => {
-                free.insert(completer);
-            }
-            Entry::Occupied(taken) => {
-                let error = format!("duplicate completer for {}", taken.key());
-                self.errors.push(error);
-            }
-        }
+    pub(super) fn add_completer(&self, completer: RegistryEntry<Completer>) -> Result<(), String> {
+        let target = completer.item.target.clone();
+        let added = self
+            .completers
+            .change(|all| all.insert_unless_present(target, completer));
+        added.map_err(|(target, _)| format!("duplicate completer for {target}"))
     }
 
-    pub(super) fn advertise(&mut self, list: ListKind) {
+    pub(super) fn advertise(&self, list: ListKind) {
         match list {
-            ListKind::Tools => self.tools.get_mut().advertise(),
-            ListKind::Prompts => self.prompts.get_mut().advertise(),
+            ListKind::Tools => self.tools.change(Snapshot::advertise),
+            ListKind::Prompts => self.prompts.change(Snapshot::advertise),
             ListKind::Resources | ListKind::ResourceTemplates => {
-                self.resources.get_mut().advertise()
+                self.resources.change(Snapshot::advertise);
             }
         }
     }
 
-    /// Changes a setting that encoded pages contain, and discards those pages, which `get_mut` does.
+    /// Changes a setting that encoded pages contain, and discards those pages.
     pub(super) fn change_and_discard_pages(&mut self, change: impl FnOnce(&mut Self)) {
         change(self);
-        self.tools.get_mut();
-        self.prompts.get_mut();
-        self.resources.get_mut();
-        self.templates.get_mut();
+        self.list_revision += 1;
+        self.tools.discard_pages(self.list_revision);
+        self.prompts.discard_pages(self.list_revision);
+        self.resources.discard_pages(self.list_revision);
+        self.templates.discard_pages(self.list_revision);
     }
 
     pub(super) fn paging(&self, list: ListKind, dialect: &'static Dialect) -> Paging<'_> {
@@ -185,6 +186,7 @@ impl ServerDefinition {
             size: self.page_size,
             cache: self.list_cache.get(&list).or(self.cache.as_ref()),
             identity: &self.identity,
+            revision: self.list_revision,
             dialect,
         }
     }
@@ -225,7 +227,7 @@ impl ServerDefinition {
     }
 
     fn has_completions(&self) -> bool {
-        !self.completers.is_empty()
+        self.completers.snapshot().is_advertised()
     }
 
     /// Checks that all definitions are valid and that every handler finds its state.
@@ -251,7 +253,7 @@ impl ServerDefinition {
     }
 
     /// Returns an error text for each state that a handler requires and the server lacks.
-    fn missing_states<T: Clone>(
+    fn missing_states<T>(
         &self,
         kind: &str,
         snapshot: &Snapshot<T>,
@@ -328,6 +330,17 @@ impl ListEntry for Tool {
     fn is_visible_to(&self, cx: &Context) -> bool {
         self.is_visible_to(cx)
     }
+}
+
+/// Adds an entry, or returns the error of a duplicate name.
+fn add<T>(
+    what: &str,
+    registry: &Registry<T>,
+    name: String,
+    entry: RegistryEntry<T>,
+) -> Result<(), String> {
+    let added = registry.change(|entries| entries.insert_unless_present(name, entry));
+    added.map_err(|(name, _)| format!("duplicate {what} `{name}`"))
 }
 
 /// Logs a warning for a name that the specification does not recommend: clients or models may reject it.

@@ -8,12 +8,13 @@ use bowline_core::http::headers::ParamHeaders;
 use tokio::net::ToSocketAddrs;
 
 use super::Server;
+use super::snapshot::ServerSnapshot;
 use crate::Result;
 use crate::http::HttpService;
 
 impl Server {
     /// Returns this server as a `tower::Service`, to mount in axum or any other HTTP server, or to
-    /// [`bind`](HttpService::bind) to an address.
+    /// [`bind`](HttpService::bind) to an address. Later changes of settings do not affect the service.
     ///
     /// # Examples
     ///
@@ -24,12 +25,14 @@ impl Server {
     /// // `service` is a `tower::Service`: `axum::Router::new().route_service("/mcp", service)`
     /// ```
     pub fn http(&self) -> HttpService {
-        let service = HttpService::new(self.clone(), self.clone(), &self.definition.identity);
+        let server = self.snapshot();
+        let (definition, shutdown) = (server.definition.clone(), server.shared.shutdown.clone());
+        let service = HttpService::new(server.clone(), server, &definition.identity);
         service.modify(|state| {
-            state.served = self.definition.served.clone();
-            state.legacy_features = LegacyFeatures::from(&self.definition.capabilities());
-            state.account = self.definition.account.clone();
-            state.shutdown = self.shutdown.clone();
+            state.served = definition.served.clone();
+            state.legacy_features = LegacyFeatures::from(&definition.capabilities());
+            state.account = definition.account.clone();
+            state.shutdown = shutdown;
         })
     }
 
@@ -58,17 +61,23 @@ impl Server {
 }
 
 /// Methods of a capability that is not advertised are not found.
-impl MethodCatalog for Server {
+impl MethodCatalog for ServerSnapshot {
     fn has_method(&self, method: &str) -> bool {
         self.definition.has_method(method)
     }
 
     fn param_headers(&self, tool: &str) -> Option<Arc<ParamHeaders>> {
-        self.definition
-            .tools
-            .snapshot()
-            .find(tool)?
-            .item
-            .param_headers()
+        let tools = self.definition.tools.snapshot();
+        tools.find(tool)?.item.param_headers()
+    }
+}
+
+impl MethodCatalog for Server {
+    fn has_method(&self, method: &str) -> bool {
+        self.first_snapshot().has_method(method)
+    }
+
+    fn param_headers(&self, tool: &str) -> Option<Arc<ParamHeaders>> {
+        self.first_snapshot().param_headers(tool)
     }
 }

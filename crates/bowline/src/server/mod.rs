@@ -54,6 +54,8 @@ mod router;
 
 mod schema;
 
+mod snapshot;
+
 mod stdio;
 
 mod string_arguments;
@@ -69,28 +71,32 @@ pub use tool::{RequiredCapability, Tool, ToolHandler, Toolbox, invalid_params};
 mod tool_error;
 pub use tool_error::ToolError;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bowline_core::Outcome;
-use bowline_core::era::{Caller, Dialects, DuplexAdmission, LegacyFeatures, Request};
-use bowline_types::{CacheScope, ErrorCode, Icon, Implementation, Json, RpcError};
+use bowline_core::era::{Caller, Dialects};
+use bowline_types::{CacheScope, Icon, Implementation};
 
-use crate::callback::catch_panic;
-use crate::exchange::{BoxFuture, Context, Params, Responder};
-use crate::layer::{Layer, Next};
+use crate::exchange::{BoxFuture, Responder};
+use crate::layer::Layer;
 use crate::limits::{Limits, Usage};
-use crate::peer::{CloseMode, LocalRole, Peer};
-use crate::shutdown::Shutdown;
+use crate::peer::Peer;
 use crate::wire::Wire;
 use crate::{OnceStore, Result};
 use definition::ServerDefinition;
 use pagination::CacheHints;
+use snapshot::{ServerShared, ServerSnapshot};
 
 /// An MCP server: its name, tools, prompts and resources.
 ///
-/// Cloning is cheap. Clones share their registries: [`tools`](Self::tools) changes all of them, while a builder
-/// method such as [`tool`](Self::tool) changes the returned server only.
+/// Cloning is cheap, and clones are the same server: a builder method on one of them changes all.
+///
+/// - Tools, prompts, resources, resource templates and completers can be added at any time. Once the server is served,
+///   builder methods notify subscribers of the changed list, as [`tools`](Self::tools) and its siblings do.
+/// - Settings, such as limits, layers and state, apply to wires, HTTP services ([`http`](Self::http)) and in-process
+///   clients that start afterwards.
+///
+/// A handler gets its server from [`Context::server`](crate::Context::server).
 ///
 /// # Examples
 ///
@@ -103,22 +109,18 @@ use pagination::CacheHints;
 /// });
 /// let server = Server::new("clock", "1.0.0").instructions("Ask for the time.").tool(now);
 /// ```
-#[derive(Clone)]
 #[must_use = "a server does nothing until it is served or connected to"]
 pub struct Server {
-    definition: Arc<ServerDefinition>,
-    bus: Arc<dyn ChangeBus>,
-    shutdown: Shutdown,
+    shared: Arc<ServerShared>,
+    /// Taken when this clone is first used as a [`Responder`].
+    first_snapshot: OnceLock<ServerSnapshot>,
 }
 
 impl Server {
     /// Creates a server without tools, prompts and resources.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
-        Self {
-            definition: Arc::new(ServerDefinition::new(Implementation::new(name, version))),
-            bus: Arc::new(LocalChangeBus::default()),
-            shutdown: Shutdown::default(),
-        }
+        let definition = ServerDefinition::new(Implementation::new(name, version));
+        Self::from_shared(Arc::new(ServerShared::new(definition)))
     }
 
     /// Sets the title that user interfaces show.
@@ -163,11 +165,12 @@ impl Server {
     /// let server = Server::new("clock", "1.0.0").tool(Tool::new("now", now).description("Returns the time."));
     /// ```
     pub fn tool(self, tool: impl Into<Tool>) -> Self {
-        let tool = tool.into().registered();
-        self.with_definition(|definition| match tool {
-            Ok(tool) => definition.add_tool(tool.name().to_owned(), tool.into()),
-            Err(error) => definition.errors.push(error.to_string()),
-        })
+        let tool = tool.into().registered().map_err(|error| error.to_string());
+        let added = tool.and_then(|tool| {
+            let name = tool.name().to_owned();
+            self.definition().add_tool(name, tool.into())
+        });
+        self.announce_added(added, ServerChange::Tools)
     }
 
     /// Adds all tools of a [`Toolbox`], such as a type with `#[tools]` on its `impl` block.
@@ -188,9 +191,9 @@ impl Server {
     /// ```
     pub fn prompt(self, prompt: impl Into<Prompt>) -> Self {
         let prompt = prompt.into();
-        self.with_definition(|definition| {
-            definition.add_prompt(prompt.name().to_owned(), prompt.into())
-        })
+        let name = prompt.name().to_owned();
+        let added = self.definition().add_prompt(name, prompt.into());
+        self.announce_added(added, ServerChange::Prompts)
     }
 
     /// Adds a resource. One with a duplicate URI is left out, and [`check`](Self::check) returns an error.
@@ -205,9 +208,9 @@ impl Server {
     /// ```
     pub fn resource(self, resource: impl Into<Resource>) -> Self {
         let resource = resource.into();
-        self.with_definition(|definition| {
-            definition.add_resource(resource.uri().to_owned(), resource.into())
-        })
+        let uri = resource.uri().to_owned();
+        let added = self.definition().add_resource(uri, resource.into());
+        self.announce_added(added, ServerChange::Resources)
     }
 
     /// Adds a resource template, whose handler reads every resource with a matching URI.
@@ -228,19 +231,20 @@ impl Server {
     /// ```
     pub fn resource_template(self, template: impl IntoResourceTemplate) -> Self {
         let template = template.into_resource_template();
-        self.with_definition(|definition| match template {
-            Ok(template) => {
+        let added = template
+            .map_err(|error| error.to_string())
+            .and_then(|template| {
                 let text = template.uri_template().as_str().to_owned();
-                definition.add_template(text, template.into());
-            }
-            Err(error) => definition.errors.push(error.to_string()),
-        })
+                self.definition().add_template(text, template.into())
+            });
+        self.announce_added(added, ServerChange::Resources)
     }
 
     /// Adds a completer for an argument of a prompt or a variable of a resource template (`completion/complete`).
     pub fn completer(self, completer: impl Into<Completer>) -> Self {
         let completer = completer.into();
-        self.with_definition(|definition| definition.add_completer(completer.into()))
+        let added = self.definition().add_completer(completer.into());
+        self.with_error(added.err())
     }
 
     /// Adds the tools, prompts, resources, resource templates and completers that another server has at this moment.
@@ -263,12 +267,28 @@ impl Server {
     /// assert_eq!(server.tools().names(), ["weather_forecast"]);
     /// ```
     pub fn mount(self, prefix: &str, inner: &Self) -> Self {
-        self.with_definition(|definition| mount::mount(definition, prefix, inner))
+        let inner = inner.definition();
+        let errors = mount::mount_entries(&self.definition(), prefix, &inner);
+        let server = self.with_definition(|definition| {
+            definition.errors.extend(errors);
+            mount::mount_settings(definition, &inner);
+        });
+        for (list, is_advertised) in [
+            (ServerChange::Tools, inner.has_tools()),
+            (ServerChange::Prompts, inner.has_prompts()),
+            (ServerChange::Resources, inner.has_resources()),
+        ] {
+            if is_advertised {
+                server.shared.announce(list);
+            }
+        }
+        server
     }
 
     /// Advertises the capability even when the list is empty, for entries that are added later.
     pub fn advertise(self, list: ListKind) -> Self {
-        self.with_definition(|definition| definition.advertise(list))
+        self.definition().advertise(list);
+        self
     }
 
     /// Sets how many entries a page of a list has at most. By default a list is one page.
@@ -306,14 +326,14 @@ impl Server {
         })
     }
 
-    /// Advertises the `logging` capability. Without it, [`Context::log`] sends no messages.
+    /// Advertises the `logging` capability. Without it, [`Context::log`](crate::Context::log) sends no messages.
     pub fn logging(self) -> Self {
         self.with_definition(|definition| {
             definition.logger = Some(definition.identity.name.as_str().into())
         })
     }
 
-    /// Sets a callback for `notifications/roots/list_changed`, which reports that [`Context::roots`] has changed.
+    /// Sets a callback for `notifications/roots/list_changed`, which reports that [`Context::roots`](crate::Context::roots) has changed.
     ///
     /// It is called on the task that reads the wire and must not block. Only clients of legacy protocol versions
     /// send this notification; for others, request the roots each time they are needed.
@@ -341,9 +361,10 @@ impl Server {
     }
 
     /// Sets the bus for change notifications. Defaults to a [`LocalChangeBus`] of this server.
-    pub fn change_bus(mut self, bus: impl ChangeBus) -> Self {
-        self.bus = Arc::new(bus);
-        self
+    ///
+    /// Set it before the server is served: connections that exist already stay subscribed to the earlier bus.
+    pub fn change_bus(self, bus: impl ChangeBus) -> Self {
+        self.with_definition(|definition| definition.bus = Arc::new(bus))
     }
 
     /// Advertises `resources.subscribe`, with which clients subscribe to [updates](Server::changed) of a resource.
@@ -351,7 +372,7 @@ impl Server {
         self.with_definition(|definition| definition.resource_subscriptions = true)
     }
 
-    /// Adds shared state, which handlers read with [`State`] or [`Context::state`]. A later value of the same type
+    /// Adds shared state, which handlers read with [`State`] or [`Context::state`](crate::Context::state). A later value of the same type
     /// replaces the earlier one.
     ///
     /// # Examples
@@ -389,6 +410,8 @@ impl Server {
     }
 
     /// Sets the limits on the memory and the concurrent work that peers can cause.
+    ///
+    /// Connections that exist already keep their limits, and [`usage`](Self::usage) no longer includes them.
     pub fn limits(self, limits: Limits) -> Self {
         self.with_definition(|definition| definition.limit(limits))
     }
@@ -396,7 +419,7 @@ impl Server {
     /// Returns the current resource usage and the number of refusals. See [`limits`](Self::limits).
     #[must_use]
     pub fn usage(&self) -> Usage {
-        self.definition.account.usage()
+        self.definition().account.usage()
     }
 
     /// Sets the keys that encrypt the `requestState` of multi round-trip requests.
@@ -460,7 +483,7 @@ impl Server {
     /// Returns a handle that sends change notifications to subscribers.
     #[must_use]
     pub fn changed(&self) -> ChangeNotifier<'_> {
-        ChangeNotifier::new(&self.bus)
+        ChangeNotifier(self)
     }
 
     /// Checks that all definitions are valid and that every handler finds its [state](Self::state).
@@ -481,7 +504,7 @@ impl Server {
     /// assert_eq!(error.to_string(), "duplicate tool name `now`");
     /// ```
     pub fn check(&self) -> Result<()> {
-        self.definition.check()
+        self.definition().check()
     }
 
     /// Serves one wire until it ends.
@@ -507,33 +530,15 @@ impl Server {
     /// # Ok(()) }
     /// ```
     pub async fn serve(self, wire: impl Wire) -> Result<()> {
-        self.check()?;
-        self.serve_counted(wire).1.await
+        let snapshot = self.snapshot();
+        snapshot.check()?;
+        snapshot.serve(wire).1.await
     }
 
     /// Serves one wire, and returns a [`Peer`] with which tests count the exchanges in progress.
     #[doc(hidden)]
     pub fn serve_counted(self, wire: impl Wire) -> (Peer, BoxFuture<'static, Result<()>>) {
-        let features = LegacyFeatures::from(&self.definition.capabilities());
-        let role = LocalRole::Server {
-            admission: DuplexAdmission::new(self.definition.served.clone(), features),
-            identity: Json::encode(&self.definition.identity)
-                .unwrap_or_else(|_| Json::empty_object()),
-            responder: Arc::new(self.clone()),
-        };
-        let (peer, mut driver) = Peer::new(Box::new(wire), role, self.definition.account.peer());
-        let (counted, shutdown) = (peer.clone(), self.shutdown);
-        let serving = Box::pin(async move {
-            // The driver is polled first: a wire that has ended needs no shutdown.
-            tokio::select! {
-                biased;
-                () = &mut driver => return Ok(()),
-                grace = shutdown.requested() => peer.close(CloseMode::Drain(grace)),
-            }
-            driver.await;
-            Ok(())
-        });
-        (counted, serving)
+        self.snapshot().serve(wire)
     }
 
     /// Shuts down gracefully: refuses new requests, ends subscriptions with a result, and drops running handlers
@@ -555,23 +560,7 @@ impl Server {
     /// # }
     /// ```
     pub fn shut_down(&self, grace: Duration) {
-        self.shutdown.request(grace);
-    }
-
-    /// Waits for [`shut_down`](Self::shut_down).
-    async fn shutting_down(&self) {
-        self.shutdown.requested().await;
-    }
-
-    /// Answers a request that has passed all layers.
-    fn respond_inside_layers<'a>(
-        &'a self,
-        request: Request,
-        cx: Context,
-    ) -> BoxFuture<'a, Outcome> {
-        input_required::run_round(&self.definition.input, request, cx, |request, cx| {
-            router::route(self, request, cx)
-        })
+        self.shared.shutdown.request(grace);
     }
 
     fn with_identity(self, change: impl FnOnce(&mut Implementation)) -> Self {
@@ -581,53 +570,59 @@ impl Server {
     }
 
     fn with_definition(mut self, change: impl FnOnce(&mut ServerDefinition)) -> Self {
-        change(Arc::make_mut(&mut self.definition));
+        self.shared.change(change);
+        self.first_snapshot = OnceLock::new();
         self
+    }
+
+    /// Notifies subscribers of an entry that was added, or keeps the error for [`check`](Self::check).
+    fn announce_added(self, added: Result<(), String>, list: ServerChange) -> Self {
+        if added.is_ok() {
+            self.shared.announce(list);
+        }
+        self.with_error(added.err())
+    }
+
+    fn with_error(self, error: Option<String>) -> Self {
+        match error {
+            Some(error) => self.with_definition(|definition| definition.errors.push(error)),
+            None => self,
+        }
+    }
+
+    fn from_shared(shared: Arc<ServerShared>) -> Self {
+        Self {
+            shared,
+            first_snapshot: OnceLock::new(),
+        }
+    }
+
+    fn definition(&self) -> Arc<ServerDefinition> {
+        self.shared.definition()
+    }
+
+    /// Returns the server with its current settings.
+    fn snapshot(&self) -> ServerSnapshot {
+        ServerSnapshot::of(&self.shared)
+    }
+
+    /// Returns the snapshot with which this clone answers requests. Taken once, so that requests need no lock.
+    fn first_snapshot(&self) -> &ServerSnapshot {
+        self.first_snapshot.get_or_init(|| self.snapshot())
     }
 }
 
-impl Responder for Server {
-    fn respond<'a>(&'a self, request: Request, mut cx: Context) -> BoxFuture<'a, Outcome> {
-        // The driver of a wire refuses new requests itself; in-process requests are refused here.
-        if self.shutdown.is_requested() {
-            let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "shutting down");
-            return Box::pin(std::future::ready(Err(error)));
-        }
-        cx.extensions_mut().extend(&self.definition.state);
-        match &self.definition.logger {
-            Some(logger) => cx.set_logger(logger),
-            None => cx.disable_logging(),
-        }
-        if self.definition.layers.is_empty() {
-            return self.respond_inside_layers(request, cx);
-        }
-        let server = self.clone();
-        let inner = move |request, cx| -> BoxFuture<'static, Outcome> {
-            let server = server.clone();
-            Box::pin(async move { server.respond_inside_layers(request, cx).await })
-        };
-        Next::new(&self.definition.layers, inner, cx).run(request)
-    }
-
-    fn required_scopes(&self, method: &str, params: Option<&Params>) -> Vec<String> {
-        router::required_scopes(self, method, params)
-    }
-
-    fn check(&self) -> Result<()> {
-        self.definition.check()
-    }
-
-    fn roots_changed(&self, caller: &Caller) {
-        for on_roots_changed in &self.definition.on_roots_changed {
-            catch_panic("`on_roots_changed`", || on_roots_changed(caller));
-        }
+/// The clone is the same server, and takes its own snapshot when it is first used as a [`Responder`].
+impl Clone for Server {
+    fn clone(&self) -> Self {
+        Self::from_shared(self.shared.clone())
     }
 }
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server")
-            .field("identity", &self.definition.identity)
+            .field("identity", &self.definition().identity)
             .field("tools", &self.tools().names())
             .finish_non_exhaustive()
     }

@@ -1,32 +1,35 @@
 //! Mounting a server in another; see [`Server::mount`].
 
-use super::Server;
 use super::completion::CompletionTarget;
 use super::definition::{ListKind, ServerDefinition};
 use super::registry::{RegistryEntry, Snapshot};
 use crate::exchange::Extensions;
 
-/// Copies the registries and callbacks of `inner` into `outer`.
-pub(super) fn mount(outer: &mut ServerDefinition, prefix: &str, inner: &Server) {
-    let inner = &*inner.definition;
+/// Adds the entries of `inner` to the registries of `outer`, and returns the errors.
+pub(super) fn mount_entries(
+    outer: &ServerDefinition,
+    prefix: &str,
+    inner: &ServerDefinition,
+) -> Vec<String> {
+    let mut added = Vec::new();
     for (name, tool) in entries_with_state(&inner.tools.snapshot(), &inner.state) {
-        outer.add_tool(prefixed(prefix, &name), tool);
+        added.push(outer.add_tool(prefixed(prefix, &name), tool));
     }
     for (name, prompt) in entries_with_state(&inner.prompts.snapshot(), &inner.state) {
-        outer.add_prompt(prefixed(prefix, &name), prompt);
+        added.push(outer.add_prompt(prefixed(prefix, &name), prompt));
     }
     for (uri, resource) in entries_with_state(&inner.resources.snapshot(), &inner.state) {
-        outer.add_resource(uri, resource);
+        added.push(outer.add_resource(uri, resource));
     }
     for (text, template) in entries_with_state(&inner.templates.snapshot(), &inner.state) {
-        outer.add_template(text, template);
+        added.push(outer.add_template(text, template));
     }
-    for completer in inner.completers.values() {
+    for completer in inner.completers.snapshot().entries().values() {
         let mut completer = with_state(completer, &inner.state);
         if let CompletionTarget::Prompt { name, .. } = &mut completer.item.target {
             *name = prefixed(prefix, name);
         }
-        outer.add_completer(completer);
+        added.push(outer.add_completer(completer));
     }
     // Lists may be advertised while they are empty.
     for (list, is_advertised) in [
@@ -38,6 +41,11 @@ pub(super) fn mount(outer: &mut ServerDefinition, prefix: &str, inner: &Server) 
             outer.advertise(list);
         }
     }
+    added.into_iter().filter_map(Result::err).collect()
+}
+
+/// Adds the errors, subscriptions and callbacks of `inner` to the settings of `outer`.
+pub(super) fn mount_settings(outer: &mut ServerDefinition, inner: &ServerDefinition) {
     outer.errors.extend(inner.errors.iter().cloned());
     outer.resource_subscriptions |= inner.resource_subscriptions;
     let callbacks = inner.on_roots_changed.iter().cloned();

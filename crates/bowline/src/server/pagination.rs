@@ -63,23 +63,41 @@ pub(super) struct Paging<'a> {
     pub(super) size: Option<usize>,
     pub(super) cache: Option<&'a CacheHints>,
     pub(super) identity: &'a Implementation,
+    /// Identifies the settings above: wires that started before a change of them still use the earlier ones.
+    pub(super) revision: u64,
     /// The caller's dialect.
     pub(super) dialect: &'static Dialect,
 }
 
 /// The encoded pages of a list for each era, filled by the first request.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct CachedPages {
+    /// The [`Paging::revision`] that the pages are encoded with.
+    revision: u64,
     modern: OnceLock<EncodedPages>,
     legacy: OnceLock<EncodedPages>,
 }
 
 impl CachedPages {
-    fn of(&self, dialect: &Dialect) -> &OnceLock<EncodedPages> {
-        match dialect.is_modern() {
+    pub(super) fn for_revision(revision: u64) -> Self {
+        Self {
+            revision,
+            modern: OnceLock::new(),
+            legacy: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Returns the cache for these settings; `None` for a wire that started with other settings than the latest.
+    fn of(&self, paging: &Paging<'_>) -> Option<&OnceLock<EncodedPages>> {
+        let pages = match paging.dialect.is_modern() {
             true => &self.modern,
             false => &self.legacy,
-        }
+        };
+        (paging.revision == self.revision).then_some(pages)
     }
 }
 
@@ -100,8 +118,8 @@ pub(super) fn list_visible_to<T: ListEntry>(
 ) -> Outcome {
     let mut entries = snapshot.entries().values();
     // Only a list that is the same for every caller is cached, so cached pages need no visibility check.
-    let pages = snapshot.pages.of(paging.dialect);
-    if pages.get().is_some() || entries.all(|entry| entry.item.is_public()) {
+    let pages = snapshot.pages.of(paging).and_then(OnceLock::get);
+    if pages.is_some() || entries.all(|entry| entry.item.is_public()) {
         return list(snapshot, params, paging);
     }
     let after = requested_start::<T>(params)?;
@@ -125,7 +143,9 @@ pub(super) fn list<T: ListEntry>(
     paging: &Paging<'_>,
 ) -> Outcome {
     let after = requested_start::<T>(params)?;
-    let cached = snapshot.pages.of(paging.dialect);
+    let Some(cached) = snapshot.pages.of(paging) else {
+        return ListPage::of(snapshot.entries_after(after.as_deref()), paging).encode();
+    };
     let pages = match cached.get() {
         Some(pages) => pages,
         None => {
@@ -303,9 +323,9 @@ mod tests {
     }
 
     fn letters(names: &str) -> Registry<Letter> {
-        let mut registry = Registry::default();
+        let registry = Registry::default();
         for name in names.chars() {
-            registry.get_mut().add(name.into(), Letter);
+            registry.change(|entries| entries.add(name.into(), Letter));
         }
         registry
     }
@@ -390,12 +410,32 @@ mod tests {
         assert_eq!(sealed.as_bytes().as_ptr(), page.as_bytes().as_ptr());
     }
 
+    #[test]
+    fn pages_of_earlier_settings_are_not_cached_for_later_ones() {
+        let registry = letters("abc");
+        registry.discard_pages(1);
+        let params = Json::empty_object();
+        let list_with = |size, revision| {
+            let page = list_in(&registry, &params, size, revision).unwrap();
+            page.decode::<LetterPage>().unwrap().letters.len()
+        };
+
+        assert_eq!(list_with(2, 0), 2);
+        assert_eq!(list_with(1, 1), 1);
+        assert_eq!(list_with(2, 0), 2);
+    }
+
     fn list_in_pairs(registry: &Registry<Letter>, params: &Json) -> Outcome {
+        list_in(registry, params, 2, 0)
+    }
+
+    fn list_in(registry: &Registry<Letter>, params: &Json, size: usize, revision: u64) -> Outcome {
         let identity = Implementation::new("alphabet", "1");
         let paging = Paging {
-            size: Some(2),
+            size: Some(size),
             cache: None,
             identity: &identity,
+            revision,
             dialect: Dialect::LATEST,
         };
         list(&registry.snapshot(), params, &paging)

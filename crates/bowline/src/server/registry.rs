@@ -1,8 +1,9 @@
-//! The registry of a server's tools, prompts, resources or resource templates, by name or URI.
+//! The registry of a server's tools, prompts, resources, resource templates or completers, by name, URI or target.
 //!
-//! Requests share an immutable snapshot; a change replaces it by a new one. Readers hold the lock only to clone the
-//! `Arc`.
+//! All clones of a server share its registries. Requests share an immutable snapshot; a change replaces it by a new one
+//! if a request holds it. Readers hold the lock only to clone the `Arc`.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -13,12 +14,12 @@ use crate::sync::Mutex;
 
 /// All entries of one kind.
 #[derive(Debug)]
-pub(super) struct Registry<T>(Mutex<Arc<Snapshot<T>>>);
+pub(super) struct Registry<T, K = String>(Mutex<Arc<Snapshot<T, K>>>);
 
 /// All entries of one kind at one moment.
 #[derive(Debug)]
-pub(super) struct Snapshot<T> {
-    entries: BTreeMap<String, Arc<RegistryEntry<T>>>,
+pub(super) struct Snapshot<T, K = String> {
+    entries: BTreeMap<K, Arc<RegistryEntry<T>>>,
     is_advertised: bool,
     /// The encoded list, filled by the first request for it.
     pub(super) pages: CachedPages,
@@ -40,33 +41,30 @@ impl<T> From<T> for RegistryEntry<T> {
     }
 }
 
-impl<T: Clone> Registry<T> {
+impl<T, K: Clone + Ord> Registry<T, K> {
     /// Returns the current snapshot.
-    pub(super) fn snapshot(&self) -> Arc<Snapshot<T>> {
+    pub(super) fn snapshot(&self) -> Arc<Snapshot<T, K>> {
         Arc::clone(&self.0.lock())
     }
 
-    /// Returns the entries for a change while the server is built, without locking.
-    pub(super) fn get_mut(&mut self) -> &mut Snapshot<T> {
-        let snapshot = Arc::make_mut(self.0.get_mut());
-        snapshot.pages = CachedPages::default();
-        snapshot
+    /// Changes the entries, and discards the encoded pages.
+    ///
+    /// `change` must return the entries that it removes or rejects: to drop a handler runs foreign code, which must not
+    /// happen under the lock. A replaced snapshot contains no other entries than its successor.
+    pub(super) fn change<R>(&self, change: impl FnOnce(&mut Snapshot<T, K>) -> R) -> R {
+        let mut current = self.0.lock();
+        let snapshot = Arc::make_mut(&mut current);
+        snapshot.pages = CachedPages::for_revision(snapshot.pages.revision());
+        change(snapshot)
     }
 
-    /// Changes the entries while the server runs.
-    pub(super) fn change<R>(&self, change: impl FnOnce(&mut Snapshot<T>) -> R) -> R {
-        let mut current = self.0.lock();
-        let mut next = Snapshot::clone(&current);
-        next.pages = CachedPages::default();
-        let returned = change(&mut next);
-        let old = std::mem::replace(&mut *current, Arc::new(next));
-        drop(current);
-        drop(old); // outside of the lock, because it may drop a handler, which runs foreign code
-        returned
+    /// Discards the encoded pages, because the settings that they contain have changed.
+    pub(super) fn discard_pages(&self, revision: u64) {
+        self.change(|snapshot| snapshot.pages = CachedPages::for_revision(revision));
     }
 }
 
-impl<T: Clone> Snapshot<T> {
+impl<T, K: Ord> Snapshot<T, K> {
     /// Returns whether the capability for this kind is advertised.
     pub(super) fn is_advertised(&self) -> bool {
         self.is_advertised
@@ -76,10 +74,51 @@ impl<T: Clone> Snapshot<T> {
         self.is_advertised = true;
     }
 
-    pub(super) fn entries(&self) -> &BTreeMap<String, Arc<RegistryEntry<T>>> {
+    pub(super) fn entries(&self) -> &BTreeMap<K, Arc<RegistryEntry<T>>> {
         &self.entries
     }
 
+    pub(super) fn find<Q: Ord + ?Sized>(&self, name: &Q) -> Option<&Arc<RegistryEntry<T>>>
+    where
+        K: Borrow<Q>,
+    {
+        self.entries.get(name)
+    }
+
+    /// Adds an entry, and returns the one that it replaces.
+    pub(super) fn add(&mut self, name: K, item: T) -> Option<Arc<RegistryEntry<T>>> {
+        self.is_advertised = true;
+        self.entries.insert(name, Arc::new(item.into()))
+    }
+
+    /// Adds an entry.
+    ///
+    /// # Errors
+    ///
+    /// Returns the name and the entry if the name is a duplicate.
+    pub(super) fn insert_unless_present(
+        &mut self,
+        name: K,
+        entry: RegistryEntry<T>,
+    ) -> Result<(), (K, RegistryEntry<T>)> {
+        if self.entries.contains_key(&name) {
+            return Err((name, entry));
+        }
+        self.is_advertised = true;
+        self.entries.insert(name, Arc::new(entry));
+        Ok(())
+    }
+
+    /// Removes an entry. The capability stays advertised even if the list is empty now.
+    pub(super) fn remove<Q: Ord + ?Sized>(&mut self, name: &Q) -> Option<Arc<RegistryEntry<T>>>
+    where
+        K: Borrow<Q>,
+    {
+        self.entries.remove(name)
+    }
+}
+
+impl<T> Snapshot<T> {
     /// Returns the entries after this name, or all.
     pub(super) fn entries_after(
         &self,
@@ -88,57 +127,21 @@ impl<T: Clone> Snapshot<T> {
         let start = name.map_or(Bound::Unbounded, Bound::Excluded);
         self.entries.range::<str, _>((start, Bound::Unbounded))
     }
-
-    pub(super) fn find(&self, name: &str) -> Option<&Arc<RegistryEntry<T>>> {
-        self.entries.get(name)
-    }
-
-    /// Adds an entry, and returns the one that it replaces.
-    pub(super) fn add(&mut self, name: String, item: T) -> Option<Arc<RegistryEntry<T>>> {
-        self.is_advertised = true;
-        self.entries.insert(name, Arc::new(item.into()))
-    }
-
-    /// Adds an entry, or returns the name if it is a duplicate.
-    pub(super) fn insert_unless_present(
-        &mut self,
-        name: String,
-        entry: RegistryEntry<T>,
-    ) -> Option<String> {
-        if self.entries.contains_key(&name) {
-            return Some(name);
-        }
-        self.is_advertised = true;
-        self.entries.insert(name, Arc::new(entry));
-        None
-    }
-
-    /// Removes an entry. The capability stays advertised even if the list is empty now.
-    pub(super) fn remove(&mut self, name: &str) -> Option<Arc<RegistryEntry<T>>> {
-        self.entries.remove(name)
-    }
 }
 
-// Not derived: the derive would require `T: Default`.
-impl<T> Default for Registry<T> {
+// Not derived: the derives would require `T: Default` and `T: Clone`.
+impl<T, K> Default for Registry<T, K> {
     fn default() -> Self {
         let snapshot = Snapshot {
             entries: BTreeMap::new(),
             is_advertised: false,
-            pages: CachedPages::default(),
+            pages: CachedPages::for_revision(0),
         };
         Self(Mutex::new(Arc::new(snapshot)))
     }
 }
 
-/// The clone starts with the same entries; later changes to one do not affect the other.
-impl<T: Clone> Clone for Registry<T> {
-    fn clone(&self) -> Self {
-        Self(Mutex::new(self.snapshot()))
-    }
-}
-
-impl<T: Clone> Clone for Snapshot<T> {
+impl<T, K: Clone> Clone for Snapshot<T, K> {
     fn clone(&self) -> Self {
         Self {
             entries: self.entries.clone(),
@@ -154,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_does_not_change_under_its_reader() {
-        let registry = Registry::default();
+        let registry = Registry::<i32>::default();
         registry.change(|entries| entries.add("a".into(), 1));
         let before = registry.snapshot();
 
@@ -166,14 +169,16 @@ mod tests {
     }
 
     #[test]
-    fn a_clone_changes_independently() {
-        let mut registry = Registry::default();
-        registry.get_mut().add("a".into(), 1);
-        let mut copy = registry.clone();
+    fn a_duplicate_is_returned_and_not_dropped_under_the_lock() {
+        let registry = Registry::<i32>::default();
+        let insert = |item: i32| {
+            registry.change(|entries| entries.insert_unless_present("a".into(), item.into()))
+        };
 
-        copy.get_mut().add("b".into(), 2);
+        assert!(insert(1).is_ok());
+        let (name, entry) = insert(2).unwrap_err();
 
-        assert_eq!(registry.snapshot().entries().len(), 1);
-        assert_eq!(copy.snapshot().entries().len(), 2);
+        assert_eq!((&*name, entry.item), ("a", 2));
+        assert_eq!(registry.snapshot().find("a").unwrap().item, 1);
     }
 }

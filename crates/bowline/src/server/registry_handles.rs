@@ -65,7 +65,7 @@ impl ToolsHandle<'_> {
     /// As [`Tool::check`]; the tools are unchanged then.
     pub fn add(&self, tool: impl Into<Tool>) -> Result<()> {
         let tool = tool.into().registered()?;
-        let tools = &self.0.definition.tools;
+        let tools = &self.0.definition().tools;
         let old = tools.change(|tools| tools.add(tool.name().to_owned(), tool));
         drop(old);
         self.0.changed().tools();
@@ -74,7 +74,7 @@ impl ToolsHandle<'_> {
 
     /// Removes a tool and notifies subscribers. Running calls continue. Returns whether the tool existed.
     pub fn remove(&self, name: &str) -> bool {
-        let removed = self.0.definition.tools.change(|tools| tools.remove(name));
+        let removed = self.0.definition().tools.change(|tools| tools.remove(name));
         if removed.is_some() {
             self.0.changed().tools();
         }
@@ -85,7 +85,7 @@ impl ToolsHandle<'_> {
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         self.0
-            .definition
+            .definition()
             .tools
             .snapshot()
             .entries()
@@ -99,7 +99,7 @@ impl PromptsHandle<'_> {
     /// Adds a prompt, or replaces the one with the same name, and notifies subscribers.
     pub fn add(&self, prompt: impl Into<Prompt>) {
         let prompt = prompt.into();
-        let prompts = &self.0.definition.prompts;
+        let prompts = &self.0.definition().prompts;
         let old = prompts.change(|prompts| prompts.add(prompt.name().to_owned(), prompt));
         drop(old);
         self.0.changed().prompts();
@@ -109,7 +109,7 @@ impl PromptsHandle<'_> {
     pub fn remove(&self, name: &str) -> bool {
         let removed = self
             .0
-            .definition
+            .definition()
             .prompts
             .change(|prompts| prompts.remove(name));
         if removed.is_some() {
@@ -122,7 +122,7 @@ impl PromptsHandle<'_> {
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         self.0
-            .definition
+            .definition()
             .prompts
             .snapshot()
             .entries()
@@ -136,7 +136,7 @@ impl ResourcesHandle<'_> {
     /// Adds a resource, or replaces the one with the same URI, and notifies subscribers.
     pub fn add(&self, resource: impl Into<Resource>) {
         let resource = resource.into();
-        let resources = &self.0.definition.resources;
+        let resources = &self.0.definition().resources;
         let old = resources.change(|all| all.add(resource.uri().to_owned(), resource));
         drop(old);
         self.0.changed().resources();
@@ -144,7 +144,7 @@ impl ResourcesHandle<'_> {
 
     /// Removes a resource and notifies subscribers. Returns whether the resource existed.
     pub fn remove(&self, uri: &str) -> bool {
-        let removed = self.0.definition.resources.change(|all| all.remove(uri));
+        let removed = self.0.definition().resources.change(|all| all.remove(uri));
         if removed.is_some() {
             self.0.changed().resources();
         }
@@ -157,7 +157,7 @@ impl ResourcesHandle<'_> {
         let text = template.uri_template().as_str().to_owned();
         let old = self
             .0
-            .definition
+            .definition()
             .templates
             .change(|all| all.add(text, template));
         drop(old);
@@ -168,7 +168,7 @@ impl ResourcesHandle<'_> {
     pub fn remove_template(&self, template: &str) -> bool {
         let removed = self
             .0
-            .definition
+            .definition()
             .templates
             .change(|all| all.remove(template));
         if removed.is_some() {
@@ -180,7 +180,7 @@ impl ResourcesHandle<'_> {
     /// Returns the URIs of all resources, sorted.
     #[must_use]
     pub fn uris(&self) -> Vec<String> {
-        let resources = self.0.definition.resources.snapshot();
+        let resources = self.0.definition().resources.snapshot();
         resources.entries().keys().cloned().collect()
     }
 }

@@ -22,13 +22,13 @@ use super::registry::RegistryEntry;
 use super::resource::not_found;
 use super::subscription::ActiveSubscription;
 use super::tool::invalid_params;
-use super::{HandlerInput, Server, ServerDefinition, Tool};
+use super::{HandlerInput, ServerDefinition, ServerSnapshot, Tool};
 use crate::exchange::{BoxFuture, Context, InsufficientScope};
 use crate::layer::Next;
 
 /// Answers a request. Methods of a capability that is not advertised are not found.
 pub(super) fn route<'a>(
-    server: &'a Server,
+    server: &'a ServerSnapshot,
     request: Request,
     cx: Context,
 ) -> BoxFuture<'a, Outcome> {
@@ -89,17 +89,17 @@ pub(super) fn route<'a>(
 /// Empty for a tool with [`Tool::visible_to`]: the scopes would reveal the tool to callers who may not see it. They are
 /// checked when it is called, after its visibility.
 pub(super) fn required_scopes(
-    server: &Server,
+    definition: &ServerDefinition,
     method: &str,
     params: Option<&Params>,
 ) -> Vec<String> {
     let Some(params) = params.filter(|_| method == CallToolRequest::NAME) else {
         return Vec::new();
     };
-    let tools = server.definition.tools.snapshot();
+    let tools = definition.tools.snapshot();
     let call = CallToolParams::read(params).ok();
     let name = call.as_ref().and_then(|call| call.name().ok());
-    name.and_then(|name| tools.find(&name))
+    name.and_then(|name| tools.find(&*name))
         .filter(|entry| entry.item.is_public())
         .map(|entry| entry.item.required_scopes().to_vec())
         .unwrap_or_default()
@@ -117,7 +117,7 @@ fn call_tool<'a>(
         let name = params.name()?;
         let tools = definition.tools.snapshot();
         let visible = tools
-            .find(&name)
+            .find(&*name)
             .filter(|entry| entry.item.is_visible_to(&cx));
         visible.cloned().ok_or_else(|| {
             let why = format!("unknown tool `{}`", shortened(name));

@@ -11,7 +11,7 @@ use bowline_types::{
 };
 use tokio::sync::SemaphorePermit;
 
-use super::Server;
+use super::ServerSnapshot;
 use super::change_bus::{ChangeReceiver, QueuedChange, ServerChange};
 use super::router::encode;
 use super::tool::invalid_params;
@@ -21,7 +21,7 @@ use crate::exchange::Context;
 ///
 /// A server may have thousands of idle ones, so it keeps only what it needs to send notifications.
 pub(super) struct ActiveSubscription<'a> {
-    server: &'a Server,
+    server: &'a ServerSnapshot,
     cx: Context,
     changes: ChangeReceiver,
     filter: SubscriptionFilter,
@@ -33,7 +33,7 @@ pub(super) struct ActiveSubscription<'a> {
 impl<'a> ActiveSubscription<'a> {
     /// Subscribes to the bus and sends the acknowledgement.
     pub(super) fn open(
-        server: &'a Server,
+        server: &'a ServerSnapshot,
         request: Request,
         mut cx: Context,
     ) -> Result<Self, RpcError> {
@@ -44,7 +44,7 @@ impl<'a> ActiveSubscription<'a> {
         let filter = accepted_filter(params.notifications, &server.definition.capabilities());
         let encoded = encode(&meta(&cx))?;
         // Subscribed before the acknowledgement, so that no later change is missed.
-        let changes = server.bus.subscribe();
+        let changes = server.definition.bus.subscribe();
         let mut acknowledged = SubscriptionsAcknowledgedNotificationParams::new(filter.clone());
         acknowledged.meta = Some(meta(&cx));
         cx.notify::<SubscriptionsAcknowledgedNotification>(&acknowledged);

@@ -190,21 +190,24 @@ async fn a_state_is_refused_after_an_hour() {
     );
 }
 
-/// The server behind a layer that sets the principal.
-fn on_behalf_of(name: &'static str, server: &Server) -> Server {
-    server.clone().layer(move |request: Request, next: Next| {
+/// Another replica of the server, behind a layer that sets the principal.
+fn on_behalf_of(name: &'static str) -> Server {
+    replica().layer(move |request: Request, next: Next| {
         next.with_principal(Principal::named(name)).run(request)
     })
 }
 
+fn replica() -> Server {
+    server().request_state_keys([7; 32])
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_state_is_refused_for_another_principal() {
-    let server = server().request_state_keys([7; 32]);
-    let (ada, bob) = (on_behalf_of("ada", &server), on_behalf_of("bob", &server));
+    let (ada, bob) = (on_behalf_of("ada"), on_behalf_of("bob"));
     let (as_ada, required) = first_round(&ada).await;
     let state = required.request_state.unwrap();
     let (as_bob, _) = first_round(&bob).await;
-    let (anonymous, _) = first_round(&server).await;
+    let (anonymous, _) = first_round(&replica()).await;
 
     retry(&as_ada, &state, json!({})).await.unwrap();
     for other in [as_bob, anonymous] {

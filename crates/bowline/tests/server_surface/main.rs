@@ -6,6 +6,7 @@
     reason = "helpers of tests may panic"
 )]
 
+mod clones;
 mod lists;
 mod prompts;
 mod resources;

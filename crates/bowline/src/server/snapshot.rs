@@ -1,0 +1,212 @@
+//! [`ServerShared`], the state of all clones of a [`Server`], and [`ServerSnapshot`], which answers requests with the
+//! settings that the server had when a wire, an HTTP service or an in-process client started.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bowline_core::Outcome;
+use bowline_core::era::{Caller, DuplexAdmission, LegacyFeatures, Request};
+use bowline_types::{ErrorCode, Json, RpcError};
+
+use super::change_bus::ServerChange;
+use super::definition::ServerDefinition;
+use super::{Server, input_required, router};
+use crate::Result;
+use crate::callback::catch_panic;
+use crate::exchange::{BoxFuture, Context, Params, Responder};
+use crate::layer::Next;
+use crate::peer::{CloseMode, LocalRole, Peer};
+use crate::shutdown::Shutdown;
+use crate::sync::Mutex;
+use crate::wire::Wire;
+
+/// The state that all clones of a server share.
+pub(super) struct ServerShared {
+    definition: Mutex<Arc<ServerDefinition>>,
+    /// Whether a snapshot was taken, so that there may be subscribers.
+    is_served: AtomicBool,
+    pub(super) shutdown: Shutdown,
+}
+
+impl ServerShared {
+    pub(super) fn new(definition: ServerDefinition) -> Self {
+        Self {
+            definition: Mutex::new(Arc::new(definition)),
+            is_served: AtomicBool::new(false),
+            shutdown: Shutdown::default(),
+        }
+    }
+
+    pub(super) fn definition(&self) -> Arc<ServerDefinition> {
+        Arc::clone(&self.definition.lock())
+    }
+
+    /// Changes the settings, for later snapshots.
+    pub(super) fn change(&self, change: impl FnOnce(&mut ServerDefinition)) {
+        let mut current = self.definition.lock();
+        // Kept until the lock is free: the values that `change` replaces run foreign code when they are dropped.
+        let old = Arc::clone(&current);
+        change(Arc::make_mut(&mut current));
+        drop(current);
+        drop(old);
+    }
+
+    /// Publishes a change of the registries, unless the server was never served and is still being built.
+    pub(super) fn announce(&self, change: ServerChange) {
+        if self.is_served.load(Ordering::Acquire) {
+            self.definition().bus.publish(change);
+        }
+    }
+}
+
+/// A server with the settings of one moment. The registries are those of the server.
+#[derive(Clone)]
+pub(super) struct ServerSnapshot {
+    pub(super) shared: Arc<ServerShared>,
+    pub(super) definition: Arc<ServerDefinition>,
+}
+
+impl ServerSnapshot {
+    pub(super) fn of(shared: &Arc<ServerShared>) -> Self {
+        // Before the first list is served, so that a client misses no change after it.
+        shared.is_served.store(true, Ordering::Release);
+        Self {
+            shared: shared.clone(),
+            definition: shared.definition(),
+        }
+    }
+
+    /// Serves one wire. The returned peer counts the exchanges in progress.
+    pub(super) fn serve(self, wire: impl Wire) -> (Peer, BoxFuture<'static, Result<()>>) {
+        let features = LegacyFeatures::from(&self.definition.capabilities());
+        let role = LocalRole::Server {
+            admission: DuplexAdmission::new(self.definition.served.clone(), features),
+            identity: Json::encode(&self.definition.identity)
+                .unwrap_or_else(|_| Json::empty_object()),
+            responder: Arc::new(self.clone()),
+        };
+        let (peer, mut driver) = Peer::new(Box::new(wire), role, self.definition.account.peer());
+        let (counted, shutdown) = (peer.clone(), self.shared.shutdown.clone());
+        let serving = Box::pin(async move {
+            // The driver is polled first: a wire that has ended needs no shutdown.
+            tokio::select! {
+                biased;
+                () = &mut driver => return Ok(()),
+                grace = shutdown.requested() => peer.close(CloseMode::Drain(grace)),
+            }
+            driver.await;
+            Ok(())
+        });
+        (counted, serving)
+    }
+
+    /// Waits for [`Server::shut_down`].
+    pub(super) async fn shutting_down(&self) {
+        self.shared.shutdown.requested().await;
+    }
+
+    /// Answers a request that has passed all layers.
+    fn respond_inside_layers<'a>(
+        &'a self,
+        request: Request,
+        cx: Context,
+    ) -> BoxFuture<'a, Outcome> {
+        input_required::run_round(&self.definition.input, request, cx, |request, cx| {
+            router::route(self, request, cx)
+        })
+    }
+}
+
+impl Responder for ServerSnapshot {
+    fn respond<'a>(&'a self, request: Request, mut cx: Context) -> BoxFuture<'a, Outcome> {
+        // The driver of a wire refuses new requests itself; in-process requests are refused here.
+        if self.shared.shutdown.is_requested() {
+            let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "shutting down");
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        cx.set_server(self.shared.clone());
+        cx.extensions_mut().extend(&self.definition.state);
+        match &self.definition.logger {
+            Some(logger) => cx.set_logger(logger),
+            None => cx.disable_logging(),
+        }
+        if self.definition.layers.is_empty() {
+            return self.respond_inside_layers(request, cx);
+        }
+        let server = self.clone();
+        let inner = move |request, cx| -> BoxFuture<'static, Outcome> {
+            let server = server.clone();
+            Box::pin(async move { server.respond_inside_layers(request, cx).await })
+        };
+        Next::new(&self.definition.layers, inner, cx).run(request)
+    }
+
+    fn required_scopes(&self, method: &str, params: Option<&Params>) -> Vec<String> {
+        router::required_scopes(&self.definition, method, params)
+    }
+
+    fn check(&self) -> Result<()> {
+        self.definition.check()
+    }
+
+    fn roots_changed(&self, caller: &Caller) {
+        for on_roots_changed in &self.definition.on_roots_changed {
+            catch_panic("`on_roots_changed`", || on_roots_changed(caller));
+        }
+    }
+}
+
+/// A server that is used as a responder itself answers with the settings that it had at its first request.
+impl Responder for Server {
+    fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
+        self.first_snapshot().respond(request, cx)
+    }
+
+    fn required_scopes(&self, method: &str, params: Option<&Params>) -> Vec<String> {
+        self.first_snapshot().required_scopes(method, params)
+    }
+
+    fn check(&self) -> Result<()> {
+        self.first_snapshot().check()
+    }
+
+    fn roots_changed(&self, caller: &Caller) {
+        self.first_snapshot().roots_changed(caller);
+    }
+}
+
+impl Context {
+    /// Returns the server that answers this request; for a handler of a [mounted](Server::mount) server, the outer one.
+    ///
+    /// Use this, and not a [`Server`] in a closure or in the [state](Server::state), which would keep the server from
+    /// being dropped.
+    ///
+    /// # Panics
+    ///
+    /// If the request is not answered by a [`Server`] but by another [`Responder`], such as the host of a client.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{Client, Context, Server, Tool};
+    ///
+    /// async fn unlock(cx: Context) -> bowline::Result<()> {
+    ///     cx.server().tools().add(Tool::new("secret", async || "42"))
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> bowline::Result<()> {
+    /// let client = Client::in_process(&Server::new("vault", "1.0.0").tool(Tool::new("unlock", unlock))).await?;
+    /// client.call_tool("unlock", ()).await?;
+    /// assert_eq!(client.call_tool("secret", ()).await?.text(), "42");
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn server(&self) -> Server {
+        let shared = self
+            .shared_server()
+            .and_then(|shared| shared.downcast::<ServerShared>().ok());
+        let shared = shared.expect("the context belongs to a request that a `Server` answers");
+        Server::from_shared(shared)
+    }
+}
