@@ -26,6 +26,29 @@ pub(super) fn accepting_null(schema: &Json) -> Json {
     schema.to_value().into()
 }
 
+/// Returns the schema of the same objects without members that it does not define.
+pub(super) fn closed(schema: &Json) -> Json {
+    let Ok(Value::Object(mut members)) = schema.decode() else {
+        return schema.clone();
+    };
+    // `additionalProperties` does not see the members that other keywords define.
+    let others = [
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "$ref",
+        "$dynamicRef",
+        "if",
+        "dependentSchemas",
+    ];
+    let keyword = match others.iter().any(|keyword| members.contains_key(*keyword)) {
+        true => "unevaluatedProperties",
+        false => "additionalProperties",
+    };
+    members.entry(keyword).or_insert(false.into());
+    Value::Object(members).into()
+}
+
 /// Returns the schema of serialized values of `T`.
 pub(super) fn of_output<T: JsonSchema>() -> Json {
     generate::<T>(SchemaSettings::draft2020_12().for_serialize()).into()
@@ -271,6 +294,22 @@ mod tests {
         let unit =
             json!({"type": "string", "enum": ["Celsius", "Kelvin"], "description": "which unit"});
         assert_eq!(schema["properties"]["unit"], unit);
+    }
+
+    #[test]
+    fn a_closed_schema_refuses_other_members_than_its_own() {
+        let close = |schema: Value| closed(&schema.into()).decode::<Value>().unwrap();
+
+        assert_eq!(
+            close(json!({"type": "object"})),
+            json!({"type": "object", "additionalProperties": false})
+        );
+        assert_eq!(
+            close(json!({"type": "object", "oneOf": []})),
+            json!({"type": "object", "oneOf": [], "unevaluatedProperties": false})
+        );
+        let open = json!({"type": "object", "additionalProperties": {"type": "string"}});
+        assert_eq!(close(open.clone()), open);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! [`Tool`]: a function that a model may call, with its definition, checks and limits.
 
+mod argument_names;
+
 mod required_capabilities;
 pub use required_capabilities::RequiredCapability;
 
@@ -70,6 +72,7 @@ pub struct Tool {
     definition_error: Option<String>,
     /// Whether the input schema was derived, so that `null` stands for an omitted argument.
     accepts_null: bool,
+    denies_unknown: bool,
     /// Set when the tool is registered.
     compiled: Option<Arc<CompiledSchemas>>,
 }
@@ -192,6 +195,7 @@ impl Tool {
             layers: Vec::new(),
             definition_error: None,
             accepts_null: false,
+            denies_unknown: false,
             compiled: None,
         }
     }
@@ -261,6 +265,41 @@ impl Tool {
     pub fn input_schema(mut self, schema: impl Into<Json>) -> Self {
         self.definition.input_schema = schema.into();
         self.accepts_null = false;
+        if self.denies_unknown {
+            return self.deny_unknown();
+        }
+        self
+    }
+
+    /// Refuses calls with unknown arguments, which are ignored otherwise. The model gets an error with the name of the
+    /// unknown argument and of the known one that is nearest to it.
+    ///
+    /// Adds `"additionalProperties": false` to `inputSchema`, or `unevaluatedProperties` if the schema has choices at
+    /// its root, unless it has that keyword already. Objects inside of arguments are not affected; they refuse unknown
+    /// members with `#[serde(deny_unknown_fields)]`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use bowline::{Args, Client, Server, Tool};
+    /// # use serde_json::json;
+    /// # #[derive(serde::Deserialize, bowline::schemars::JsonSchema)]
+    /// # struct Search { query: String, limit: Option<u32> }
+    /// # async fn search(Args(search): Args<Search>) -> String { search.query }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> bowline::Result<()> {
+    /// let search = Tool::new("search", search).deny_unknown();
+    /// let client = Client::in_process(&Server::new("library", "1.0.0").tool(search)).await?;
+    ///
+    /// let reply = client.call_tool("search", json!({"query": "knots", "limt": 3})).await?;
+    ///
+    /// assert!(reply.is_error());
+    /// assert!(reply.text().contains("unknown argument `limt`; did you mean `limit`?"));
+    /// # Ok(()) }
+    /// ```
+    pub fn deny_unknown(mut self) -> Self {
+        self.denies_unknown = true;
+        self.definition.input_schema = schema::closed(&self.definition.input_schema);
         self
     }
 
