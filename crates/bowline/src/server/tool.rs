@@ -34,6 +34,7 @@ use tokio::sync::Semaphore;
 
 use super::extract::{HandlerInput, HandlerRequirements, Parameters, RequiredState};
 use super::handler::{BlockingHandler, Handler};
+use super::lint;
 use super::output::{self, IntoToolResult};
 use super::schema;
 use crate::exchange::{CancelMode, Context};
@@ -417,6 +418,11 @@ impl Tool {
     pub(super) fn registered(mut self) -> Result<Self> {
         let compiled = self.compile().map_err(|why| self.misuse(&why))?;
         self.compiled = Some(Arc::new(compiled));
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            for lint in lint::lint(self.name(), &self) {
+                tracing::debug!(%lint, "a model API may refuse a tool");
+            }
+        }
         Ok(self)
     }
 

@@ -75,7 +75,7 @@ impl<'a> Variant<'a> {
         };
         let tag = members
             .iter()
-            .find_map(|(name, member)| Some((name.as_str(), member.get("const")?.as_str()?)));
+            .find_map(|(name, member)| Some((name.as_str(), only_value(member)?)));
         if let Some((name, value)) = tag {
             return Self::Tagged(name, value);
         }
@@ -92,6 +92,15 @@ impl<'a> Variant<'a> {
             Self::Keyed(name) => value.get(name).is_some(),
             Self::Null | Self::Names(_) | Self::Untagged(_) => false,
         }
+    }
+}
+
+/// Returns the only text that the schema accepts: `const`, or an `enum` of one.
+fn only_value(schema: &Value) -> Option<&str> {
+    match schema.get("enum").and_then(Value::as_array) {
+        Some(values) if values.len() == 1 => values[0].as_str(),
+        Some(_) => None,
+        None => schema.get("const")?.as_str(),
     }
 }
 
