@@ -83,7 +83,9 @@ async fn numbers_are_added_and_only_numbers() {
 
         let sum = sum.unwrap();
         assert_eq!(sum.text(), "-3");
-        assert_eq!(sum.structured::<Value>().unwrap(), json!({"result": -3}));
+        assert_eq!(sum.structured::<i64>().unwrap(), -3);
+        let structured = sum.tool_result().unwrap().structured_content.unwrap();
+        assert_eq!(structured.as_str(), r#"{"result":-3}"#);
         match wrong {
             Ok(reply) => assert!(reply.is_error()),
             Err(Error::Rpc(error)) => assert_eq!(error.code, ErrorCode::INVALID_PARAMS),

@@ -38,7 +38,7 @@ use syn::Error;
 /// argument. A function that is not `async` runs on tokio's blocking pool.
 ///
 /// Options: `name`, `title`, `description`, `icon` (text); `read_only`, `destructive`, `idempotent`,
-/// `open_world` (alone or `= false`); `cancel = "signal"`; `max_concurrency = 8`; `scopes("files:read", …)`;
+/// `open_world` (alone or `= false`); `deny_unknown`; `cancel = "signal"`; `max_concurrency = 8`; `scopes("files:read", …)`;
 /// `requires(elicitation, sampling, …)`.
 ///
 /// On a parameter: `#[tool(default)]`, `#[tool(default = 10)]`, `#[tool(name = "type")]`,

@@ -63,6 +63,7 @@ impl AttributeOptions {
                 };
                 self.setters.extend(quote!(.#option(#yes)));
             }
+            (AttributeKind::Tool, "deny_unknown") => self.setters.extend(quote!(.deny_unknown())),
             (AttributeKind::Tool, "cancel") => self.set_cancel_mode(&meta.value()?.parse()?)?,
             (AttributeKind::Tool, "max_concurrency") => {
                 let limit: Expr = meta.value()?.parse()?;
@@ -156,7 +157,7 @@ fn unknown(kind: AttributeKind, meta: &ParseNestedMeta<'_>) -> Error {
     meta.error(match kind {
         AttributeKind::Tool => {
             "expected one of: name, title, description, icon, read_only, destructive, idempotent, open_world, \
-             cancel, max_concurrency, scopes(…), requires(…)"
+             deny_unknown, cancel, max_concurrency, scopes(…), requires(…)"
         }
         AttributeKind::Prompt => "expected one of: name, title, description, icon",
         AttributeKind::Resource => "expected one of: uri, name, title, description, icon, mime_type",

@@ -73,6 +73,16 @@ pub enum Error {
         /// Why authorization failed, if it was attempted.
         source: Option<Box<dyn StdError + Send + Sync>>,
     },
+    /// The output of a tool does not have the type that the program requested.
+    #[error("expected structured output of type `{expected}`, got {got}")]
+    UnexpectedType {
+        /// The requested Rust type.
+        expected: &'static str,
+        /// The output, shortened, or what there is instead of structured output.
+        got: String,
+        /// The decoding error, if there is structured output.
+        source: Option<Box<dyn StdError + Send + Sync>>,
+    },
     /// The API was misused.
     #[error("{what}")]
     Misuse {

@@ -135,6 +135,18 @@ async fn definition(tool: impl Into<Tool>) -> Value {
     serde_json::to_value(tool.into().definition()).unwrap()
 }
 
+#[tool(deny_unknown)]
+async fn strict(a: i64) -> i64 {
+    a
+}
+
+#[test]
+fn deny_unknown_closes_the_schema() {
+    let schema: Value = strict().definition().input_schema.decode().unwrap();
+
+    assert_eq!(schema["additionalProperties"], false);
+}
+
 #[tokio::test]
 async fn parameters_are_arguments_and_doc_comments_describe_them() {
     let client = Client::in_process(&Server::new("calculator", "1.0.0").tool(add))

@@ -38,6 +38,32 @@ async fn the_matrix_covers_every_transport_in_every_version() {
     assert_eq!(cases[20], "HTTP+SSE at 2024-11-05");
 }
 
+#[tokio::test]
+#[should_panic(expected = "unknown protocol version `2025-06-81`")]
+async fn a_matrix_since_an_unknown_version_panics() {
+    let _ = matrix().since("2025-06-81");
+}
+
+#[tokio::test(start_paused = true)]
+async fn structured_output_is_the_same_in_every_version() {
+    let some = async || bowline::Structured(Some(vec![1_i64]));
+    let server = server()
+        .tool(Tool::new("three", async || 3_i64))
+        .tool(Tool::new("some", some));
+    for case in matrix() {
+        let client = case.serve(&server).connect.await.unwrap();
+
+        let three = client.call_tool("three", ()).await.unwrap();
+        let some = client.call_tool("some", ()).await.unwrap();
+
+        assert_eq!(three.structured::<i64>().unwrap(), 3, "{case}");
+        let value: serde_json::Value = three.structured().unwrap();
+        assert_eq!(value, json!(3), "{case}");
+        let list: Option<Vec<i64>> = some.structured().unwrap();
+        assert_eq!(list, Some(vec![1]), "{case}");
+    }
+}
+
 /// A number has structured content in every form that a revision defines: any type, an object, none.
 #[tokio::test(start_paused = true)]
 async fn a_result_is_the_same_on_every_transport_of_a_version() {

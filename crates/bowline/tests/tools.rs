@@ -172,6 +172,29 @@ async fn invalid_arguments_are_a_tool_error_that_names_their_paths() {
 }
 
 #[tokio::test]
+async fn unknown_arguments_are_ignored_unless_the_tool_denies_them() {
+    let arguments = json!({"a": 1, "b": 2, "c": 3});
+    let open = Tool::new("add", add);
+    let closed = Tool::new("add", add).deny_unknown();
+    let by_hand = Tool::new("add", add)
+        .deny_unknown()
+        .input_schema(json!({"type": "object", "properties": {"a": {}, "b": {}}}));
+
+    for tool in [&closed, &by_hand] {
+        let schema: Value = tool.definition().input_schema.decode().unwrap();
+        assert_eq!(schema["additionalProperties"], json!(false));
+        let reply = call(tool.clone(), arguments.clone()).await.unwrap();
+        assert!(reply.is_error());
+        let text = reply.text();
+        assert!(
+            text.starts_with("invalid arguments:\nunknown argument `c`; expected `a`, `b`"),
+            "{text}"
+        );
+    }
+    assert_eq!(call(open, arguments).await.unwrap().text(), "3");
+}
+
+#[tokio::test]
 async fn a_handler_can_take_every_extractor() {
     async fn all(
         State(greeting): State<&'static str>,

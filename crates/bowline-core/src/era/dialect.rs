@@ -400,6 +400,13 @@ impl Dialects {
         Self::only(|row| !row.is_modern())
     }
 
+    /// Returns `version` and the later ones; `None` if it is unknown.
+    #[must_use]
+    pub fn since(version: &str) -> Option<Self> {
+        let oldest = Dialect::of(version)?.version;
+        Some(Self::only(|row| row.version >= oldest))
+    }
+
     /// Returns the versions for which `keep` returns `true`.
     #[must_use]
     pub fn only(keep: impl Fn(&Dialect) -> bool) -> Self {

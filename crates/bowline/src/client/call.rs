@@ -28,6 +28,7 @@ use super::input_requests::{HostAnswers, retry_pause};
 use super::known_tools::{ArgumentHeaders, ValidationStatus};
 use super::remembered_version::cannot_have_run;
 use super::request_builder::with_log_level;
+use super::structured;
 use crate::exchange::{
     Answer, BoxFuture, CallOptions, Channel, Exchange, ExchangeEvent, InProcess,
 };
@@ -454,12 +455,16 @@ impl Reply {
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// Decodes the `structuredContent` of a tool result. A value that is not an object, such as a number, is also
-    /// accepted as `{"result": value}`, as servers wrap it.
+    /// Decodes the structured output of a tool.
+    ///
+    /// It works in every protocol version. Without `structuredContent`, which exists from 2025-06-18, the output is the
+    /// first text block that is JSON. Until 2025-11-25 `structuredContent` is an object, so servers wrap other output
+    /// as `{"result": value}`; a `T` for `value` gets the value.
     ///
     /// # Errors
     ///
-    /// [`Error::Protocol`] if there is no `structuredContent`, or it is not a `T`.
+    /// [`Error::UnexpectedType`] if the output is not a `T`, or there is no structured output, as after an error of the
+    /// tool. [`Error::Protocol`] if the result is not that of a tool.
     ///
     /// # Examples
     ///
@@ -475,21 +480,7 @@ impl Reply {
     /// # Ok(()) }
     /// ```
     pub fn structured<T: DeserializeOwned>(&self) -> Result<T> {
-        #[derive(serde::Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Wrapped<T> {
-            result: T,
-        }
-
-        let Some(structured) = self.tool_result()?.structured_content else {
-            return Err(Error::protocol("tool result without `structuredContent`"));
-        };
-        structured.decode().or_else(|error| {
-            let wrapped: Result<Wrapped<T>, _> = structured.decode();
-            wrapped
-                .map(|wrapped| wrapped.result)
-                .map_err(|_| Error::undecodable("failed to decode `structuredContent`", error))
-        })
+        structured::decode(&self.tool_result()?)
     }
 
     /// Returns whether the tool failed (`isError`); [`Reply::text`] has the message.

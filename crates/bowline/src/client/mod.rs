@@ -38,6 +38,8 @@ pub use requests::{CallTool, Complete, Ping, SetLogLevel, Typed, Untyped};
 mod lists;
 pub use lists::{ItemStream, List, PaginatedMethod};
 
+mod structured;
+
 mod call;
 pub use call::{Call, Reply};
 

@@ -1,5 +1,6 @@
 //! JSON Schema 2020-12 of Rust types, in the form that models read best: inlined instead of with `$ref`, without names of
 //! Rust types, and with one type for each member: an `Option<T>` is an optional `T`. A `null` for it is still accepted.
+//! Arguments use no keyword that common model APIs refuse, if there is another one (see `lint.rs`).
 
 use bowline_types::Json;
 use schemars::generate::SchemaSettings;
@@ -11,7 +12,10 @@ use serde_json::{Value, json};
 /// [`accepting_null`].
 pub(super) fn of_input<T: JsonSchema>() -> Json {
     let settings = SchemaSettings::draft2020_12().for_deserialize();
-    generate::<T>(settings.with_transform(RecursiveTransform(remove_nulls))).into()
+    let settings = settings
+        .with_transform(RecursiveTransform(remove_nulls))
+        .with_transform(RecursiveTransform(replace_refused_keywords));
+    generate::<T>(settings).into()
 }
 
 /// Returns the same schema with `null` as another value of every optional member, for validation: models send it.
@@ -24,6 +28,29 @@ pub(super) fn accepting_null(schema: &Json) -> Json {
     };
     RecursiveTransform(add_nulls).transform(&mut schema);
     schema.to_value().into()
+}
+
+/// Returns the schema of the same objects without members that it does not define.
+pub(super) fn closed(schema: &Json) -> Json {
+    let Ok(Value::Object(mut members)) = schema.decode() else {
+        return schema.clone();
+    };
+    // `additionalProperties` does not see the members that other keywords define.
+    let others = [
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "$ref",
+        "$dynamicRef",
+        "if",
+        "dependentSchemas",
+    ];
+    let keyword = match others.iter().any(|keyword| members.contains_key(*keyword)) {
+        true => "unevaluatedProperties",
+        false => "additionalProperties",
+    };
+    members.entry(keyword).or_insert(false.into());
+    Value::Object(members).into()
 }
 
 /// Returns the schema of serialized values of `T`.
@@ -85,10 +112,16 @@ fn generate<T: JsonSchema>(settings: SchemaSettings) -> Value {
 }
 
 fn wrapped(mut schema: Value) -> Value {
-    // A recursive type refers to `#/$defs/…`, which must stay at the root.
-    let definitions = schema
-        .as_object_mut()
-        .and_then(|schema| schema.remove("$defs"));
+    let mut definitions = None;
+    // References are relative to the schema with an `$id`, so that one can be moved as it is.
+    if let Some(schema) = schema.as_object_mut()
+        && !schema.contains_key("$id")
+    {
+        // A recursive type refers to `#/$defs/…`, which must stay at the root, or to itself.
+        definitions = schema.remove("$defs");
+        schema.values_mut().for_each(redirect_references);
+        definitions.iter_mut().for_each(redirect_references);
+    }
     let mut wrapped = json!({
         "type": "object",
         "properties": {"result": schema},
@@ -100,12 +133,55 @@ fn wrapped(mut schema: Value) -> Value {
     wrapped
 }
 
+/// Changes references to a part of the schema that is now the member `result` of another one.
+fn redirect_references(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            if let Some(Value::String(target)) = members.get_mut("$ref")
+                && (target == "#" || target.starts_with("#/") && !target.starts_with("#/$defs/"))
+            {
+                target.insert_str(1, "/properties/result");
+            }
+            members.values_mut().for_each(redirect_references);
+        }
+        Value::Array(items) => items.iter_mut().for_each(redirect_references),
+        _ => {}
+    }
+}
+
 fn normalize_subschema(schema: &mut Schema) {
     // Formats such as `int64` are not part of JSON Schema, and some clients reject them.
     if let Some(Value::String(format)) = schema.get("format")
         && NUMBER_FORMATS.contains(&format.as_str())
     {
         schema.remove("format");
+    }
+}
+
+/// Replaces `oneOf`, `const` and `true`, which some model APIs refuse. The variants of an enum exclude each other, so
+/// that `anyOf` has the same meaning.
+fn replace_refused_keywords(schema: &mut Schema) {
+    if schema.get("anyOf").is_none()
+        && let Some(choices) = schema.remove("oneOf")
+    {
+        schema.insert("anyOf".to_owned(), choices);
+    }
+    if let Some(Value::String(_)) = schema.get("const")
+        && let Some(value) = schema.remove("const")
+    {
+        schema.insert("enum".to_owned(), json!([value]));
+    }
+    if let Some(Value::Object(members)) = schema.get_mut("properties") {
+        members.values_mut().for_each(replace_true);
+    }
+    if let Some(items) = schema.get_mut("items") {
+        replace_true(items);
+    }
+}
+
+fn replace_true(schema: &mut Value) {
+    if *schema == Value::Bool(true) {
+        *schema = json!({});
     }
 }
 
@@ -274,6 +350,69 @@ mod tests {
     }
 
     #[test]
+    fn shared_types_are_inlined_with_the_description_of_each_use_and_recursive_ones_are_not() {
+        #[derive(JsonSchema)]
+        #[allow(dead_code, reason = "only its schema is used")]
+        struct Route {
+            /// where it starts
+            from: Point,
+            /// where it ends
+            to: Option<Point>,
+            by: Vec<Option<Kind>>,
+            /// detours
+            detour: Option<Box<Self>>,
+            anything: Option<Value>,
+            /// any JSON
+            data: Value,
+        }
+        #[derive(JsonSchema)]
+        #[allow(dead_code, reason = "only its schema is used")]
+        enum Kind {
+            /// with legs
+            Foot,
+            /// on wheels
+            Car { seats: u8 },
+        }
+
+        let schema: Value = of_input::<Route>().decode().unwrap();
+
+        let members = &schema["properties"];
+        assert_eq!(members["from"]["description"], "where it starts");
+        assert_eq!(members["from"]["properties"]["x"]["type"], "integer");
+        assert_eq!(members["to"]["description"], "where it ends");
+        assert_eq!(members["to"]["type"], "object");
+        let kinds = members["by"]["items"]["anyOf"].to_string();
+        assert!(
+            kinds.contains("with legs") && kinds.contains("on wheels"),
+            "{kinds}"
+        );
+        assert_eq!(members["detour"]["description"], "detours");
+        assert_eq!(members["detour"]["$ref"], "#");
+        assert_eq!(members["anything"], json!({}));
+        assert_eq!(members["data"], json!({"description": "any JSON"}));
+        assert_eq!(schema["required"], json!(["from", "by", "data"]));
+        let text = schema.to_string();
+        assert_eq!(text.matches("$ref").count(), 1, "{text}");
+        assert!(!text.contains("oneOf") && !text.contains("const"), "{text}");
+    }
+
+    #[test]
+    fn a_closed_schema_refuses_other_members_than_its_own() {
+        let close = |schema: Value| closed(&schema.into()).decode::<Value>().unwrap();
+
+        assert_eq!(
+            close(json!({"type": "object"})),
+            json!({"type": "object", "additionalProperties": false})
+        );
+        assert_eq!(
+            close(json!({"type": "object", "oneOf": []})),
+            json!({"type": "object", "oneOf": [], "unevaluatedProperties": false})
+        );
+        let open = json!({"type": "object", "additionalProperties": {"type": "string"}});
+        assert_eq!(close(open.clone()), open);
+    }
+
+    #[test]
     fn output_that_is_not_an_object_is_wrapped_in_one() {
         let schema = of_output::<Vec<i64>>();
 
@@ -289,12 +428,31 @@ mod tests {
     }
 
     #[test]
-    fn a_recursive_type_keeps_its_definitions_at_the_root_when_it_is_wrapped() {
-        let schema: Value = to_object_schema(&of_output::<Tree>()).decode().unwrap();
+    fn the_references_of_a_recursive_type_lead_to_it_when_it_is_wrapped() {
+        #[derive(JsonSchema, serde::Serialize)]
+        #[allow(dead_code, reason = "only its schema is used")]
+        struct Grove(Vec<Branch>);
+        #[derive(JsonSchema, serde::Serialize)]
+        #[allow(dead_code, reason = "only its schema is used")]
+        struct Branch {
+            branches: Vec<Self>,
+        }
 
-        let reference = schema["properties"]["result"]["items"]["$ref"].as_str();
-        let target = reference.and_then(|reference| schema.pointer(&reference[1..]));
-        assert!(target.is_some(), "{schema:#}");
+        let tree: Value = to_object_schema(&of_output::<Tree>()).decode().unwrap();
+        let grove: Value = to_object_schema(&of_output::<Grove>()).decode().unwrap();
+
+        for (schema, reference, kind) in [
+            (&tree, "/properties/result/items/$ref", "array"),
+            (
+                &grove,
+                "/properties/result/items/properties/branches/items/$ref",
+                "object",
+            ),
+        ] {
+            let reference = schema.pointer(reference).and_then(Value::as_str);
+            let target = reference.and_then(|reference| schema.pointer(&reference[1..]));
+            assert_eq!(target.unwrap()["type"], kind, "{schema:#}");
+        }
     }
 
     #[test]

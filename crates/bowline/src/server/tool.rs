@@ -1,5 +1,7 @@
 //! [`Tool`]: a function that a model may call, with its definition, checks and limits.
 
+mod argument_names;
+
 mod required_capabilities;
 pub use required_capabilities::RequiredCapability;
 
@@ -32,6 +34,7 @@ use tokio::sync::Semaphore;
 
 use super::extract::{HandlerInput, HandlerRequirements, Parameters, RequiredState};
 use super::handler::{BlockingHandler, Handler};
+use super::lint;
 use super::output::{self, IntoToolResult};
 use super::schema;
 use crate::exchange::{CancelMode, Context};
@@ -70,6 +73,7 @@ pub struct Tool {
     definition_error: Option<String>,
     /// Whether the input schema was derived, so that `null` stands for an omitted argument.
     accepts_null: bool,
+    denies_unknown: bool,
     /// Set when the tool is registered.
     compiled: Option<Arc<CompiledSchemas>>,
 }
@@ -192,6 +196,7 @@ impl Tool {
             layers: Vec::new(),
             definition_error: None,
             accepts_null: false,
+            denies_unknown: false,
             compiled: None,
         }
     }
@@ -261,6 +266,41 @@ impl Tool {
     pub fn input_schema(mut self, schema: impl Into<Json>) -> Self {
         self.definition.input_schema = schema.into();
         self.accepts_null = false;
+        if self.denies_unknown {
+            return self.deny_unknown();
+        }
+        self
+    }
+
+    /// Refuses calls with unknown arguments, which are ignored otherwise. The model gets an error with the name of the
+    /// unknown argument and of the known one that is nearest to it.
+    ///
+    /// Adds `"additionalProperties": false` to `inputSchema`, or `unevaluatedProperties` if the schema has choices at
+    /// its root, unless it has that keyword already. Objects inside of arguments are not affected; they refuse unknown
+    /// members with `#[serde(deny_unknown_fields)]`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use bowline::{Args, Client, Server, Tool};
+    /// # use serde_json::json;
+    /// # #[derive(serde::Deserialize, bowline::schemars::JsonSchema)]
+    /// # struct Search { query: String, limit: Option<u32> }
+    /// # async fn search(Args(search): Args<Search>) -> String { search.query }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> bowline::Result<()> {
+    /// let search = Tool::new("search", search).deny_unknown();
+    /// let client = Client::in_process(&Server::new("library", "1.0.0").tool(search)).await?;
+    ///
+    /// let reply = client.call_tool("search", json!({"query": "knots", "limt": 3})).await?;
+    ///
+    /// assert!(reply.is_error());
+    /// assert!(reply.text().contains("unknown argument `limt`; did you mean `limit`?"));
+    /// # Ok(()) }
+    /// ```
+    pub fn deny_unknown(mut self) -> Self {
+        self.denies_unknown = true;
+        self.definition.input_schema = schema::closed(&self.definition.input_schema);
         self
     }
 
@@ -378,6 +418,11 @@ impl Tool {
     pub(super) fn registered(mut self) -> Result<Self> {
         let compiled = self.compile().map_err(|why| self.misuse(&why))?;
         self.compiled = Some(Arc::new(compiled));
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            for lint in lint::lint(self.name(), &self) {
+                tracing::debug!(%lint, "a model API may refuse a tool");
+            }
+        }
         Ok(self)
     }
 

@@ -52,13 +52,53 @@ pub enum TestTransport {
 /// }
 /// # Ok(()) }
 /// ```
-pub fn matrix() -> impl Iterator<Item = MatrixCase> {
+pub fn matrix() -> Matrix {
     let all = TestTransport::ALL.iter().flat_map(|transport| {
         Dialect::ALL
             .iter()
             .map(|dialect| MatrixCase::new(*transport, dialect))
     });
-    all.filter(|case| case.transport.exists_in(case.dialect))
+    let existing = all.filter(|case| case.transport.exists_in(case.dialect));
+    Matrix(existing.collect::<Vec<_>>().into_iter())
+}
+
+/// An iterator over the cases of a test; see [`matrix()`].
+#[derive(Clone, Debug)]
+#[must_use = "iterators are lazy: use `for case in matrix()`"]
+pub struct Matrix(std::vec::IntoIter<MatrixCase>);
+
+impl Matrix {
+    /// Keeps the cases of `version` and of later ones, for a feature that older versions do not have.
+    ///
+    /// # Panics
+    ///
+    /// If the version is unknown.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::testing::matrix;
+    ///
+    /// // Elicitation exists from 2025-06-18.
+    /// assert!(matrix().since("2025-06-18").all(|case| case.dialect.version != "2025-03-26"));
+    /// assert!(matrix().since("2025-06-18").any(|case| case.dialect.version == "2025-11-25"));
+    /// ```
+    pub fn since(self, version: &str) -> Self {
+        let known = Dialects::since(version);
+        let known = known.unwrap_or_else(|| panic!("unknown protocol version `{version}`"));
+        let cases = self
+            .0
+            .filter(|case| known.of(case.dialect.version).is_some());
+        Self(cases.collect::<Vec<_>>().into_iter())
+    }
+}
+
+impl Iterator for Matrix {
+    type Item = MatrixCase;
+
+    fn next(&mut self) -> Option<MatrixCase> {
+        self.0.next()
+    }
 }
 
 /// A connection to a server, not opened yet.

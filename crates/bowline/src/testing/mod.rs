@@ -52,7 +52,7 @@ mod handler_counter;
 pub use handler_counter::{HandlerCounter, HandlerCounts};
 
 mod matrix;
-pub use matrix::{MatrixCase, TestConnection, TestTransport, matrix};
+pub use matrix::{Matrix, MatrixCase, TestConnection, TestTransport, matrix};
 
 mod pipe_connector;
 pub use pipe_connector::PipeConnector;

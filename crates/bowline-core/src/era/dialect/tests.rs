@@ -14,6 +14,16 @@ fn the_rows_are_sorted_newest_first_and_only_the_first_is_modern() {
 }
 
 #[test]
+fn the_versions_since_one_include_it_and_all_later_ones() {
+    let since = |version| Dialects::since(version).map(|set| set.iter().count());
+
+    assert_eq!(since("2024-11-05"), Some(Dialect::ALL.len()));
+    assert_eq!(since("2025-06-18"), Some(3));
+    assert_eq!(since("2026-07-28"), Some(1));
+    assert_eq!(since("2025-06-17"), None);
+}
+
+#[test]
 fn every_known_version_has_a_row_and_no_other_has() {
     for version in ProtocolVersion::ALL {
         let row = Dialect::of(version.as_str()).unwrap();
