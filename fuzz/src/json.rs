@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use bowline_core::era::{Caller, Dialect, Request, Seal, seal, stamp};
-use bowline_core::json::{Object, Params, PickError, outline, pick};
+use bowline_core::json::{INDEXED_MEMBERS, Object, Params, PickError, outline, pick};
 use bowline_core::{Malformed, Message};
 use bowline_types::{CallToolResult, ErrorCode, Json, meta_key};
 use bytes::Bytes;
@@ -247,16 +247,6 @@ fn check_escaping(text: &str) {
         by_serde
     );
 }
-
-/// The members that `Params` has an index of.
-const INDEXED_MEMBERS: [&str; 6] = [
-    "_meta",
-    "name",
-    "uri",
-    "arguments",
-    "requestState",
-    "inputResponses",
-];
 
 /// Returns whether the object or its `_meta` has duplicate members.
 fn has_duplicate_members(object: &Object<'_>) -> bool {

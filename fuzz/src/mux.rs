@@ -122,7 +122,7 @@ impl Simulation {
             id: chosen.clone(),
             progress_token: Some(ProgressToken::from(i64::try_from(tag).unwrap_or(0))),
             idle_timeout: (argument & 8 != 0).then_some(Duration::from_secs(2)),
-            total_timeout: (argument & 16 != 0).then_some(Duration::from_secs(3)),
+            timeout: (argument & 16 != 0).then_some(Duration::from_secs(3)),
             ..CallOptions::default()
         };
         let now = self.now;

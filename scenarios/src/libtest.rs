@@ -8,12 +8,15 @@ use std::collections::VecDeque;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
-/// The parsed command line. A word selects the tests whose line contains it; other options of libtest are ignored.
+/// The parsed command line. A word selects the tests whose line contains it, `--skip` excludes them, and `--exact`
+/// compares whole lines; other options of libtest are ignored.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct CommandLine {
     words: Vec<String>,
+    skipped: Vec<String>,
     list: bool,
+    exact: bool,
     /// The number after `--calls`.
     pub calls: Option<usize>,
 }
@@ -28,10 +31,20 @@ impl CommandLine {
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--list" => command_line.list = true,
+                "--exact" => command_line.exact = true,
+                "--skip" => command_line.skipped.extend(arguments.next()),
+                "--color" | "--format" | "--logfile" | "--shuffle-seed" | "--test-threads"
+                | "-Z" => {
+                    arguments.next();
+                }
                 "--calls" => {
                     command_line.calls = arguments.next().and_then(|calls| calls.parse().ok());
                 }
-                option if option.starts_with('-') => {}
+                option if option.starts_with('-') => {
+                    command_line
+                        .skipped
+                        .extend(option.strip_prefix("--skip=").map(String::from));
+                }
                 _ => command_line.words.push(argument),
             }
         }
@@ -39,7 +52,16 @@ impl CommandLine {
     }
 
     fn selects(&self, line: &str) -> bool {
-        self.words.is_empty() || self.words.iter().any(|word| line.contains(word.as_str()))
+        let matches = |word: &String| match self.exact {
+            true => line == word,
+            false => line.contains(word.as_str()),
+        };
+        let is_selected = self.words.is_empty() || self.words.iter().any(matches);
+        is_selected && !self.skipped.iter().any(matches)
+    }
+
+    fn selects_all(&self) -> bool {
+        self.words.is_empty() && self.skipped.is_empty()
     }
 
     /// Lists the tests, or runs those that are selected, as many at a time as there are processors. If all are, it then
@@ -77,7 +99,7 @@ impl CommandLine {
             .iter()
             .map(|(test, failure)| (name(test), failure.clone()))
             .collect();
-        if self.words.is_empty() {
+        if self.selects_all() {
             for (name, failure) in checks(&ran) {
                 report(name, failure.as_ref());
                 results.push((name.to_owned(), failure));
@@ -113,5 +135,29 @@ fn conclude(results: &[(String, Failure)]) -> ExitCode {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn selected(arguments: &str) -> Vec<&'static str> {
+        let command_line = CommandLine::parse(arguments.split_whitespace().map(String::from));
+        let lines = ["call (stdio)", "call (http)", "list (http)"];
+        lines
+            .into_iter()
+            .filter(|line| command_line.selects(line))
+            .collect()
+    }
+
+    #[test]
+    fn words_select_and_skipped_words_exclude() {
+        let all = ["call (stdio)", "call (http)", "list (http)"];
+        assert_eq!(selected("--test-threads 1 --nocapture --color never"), all);
+        assert_eq!(selected("call --test-threads=1"), all[..2]);
+        assert_eq!(selected("--skip call"), all[2..]);
+        assert_eq!(selected("http --skip=list"), all[1..2]);
+        assert_eq!(selected("--exact call"), all[..0]);
     }
 }

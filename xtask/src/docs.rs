@@ -21,16 +21,18 @@ pub(crate) fn run(root: &Path) -> io::Result<bool> {
     build.arg("build").arg(root.join("docs"));
     build.arg("--dest-dir").arg(target.join("guide"));
     let is_built = process::run(&mut build)?;
-    println!("the guide is in {}", target.join("guide").display());
+    if is_built {
+        println!("the guide is in {}", target.join("guide").display());
+    }
     Ok(broken.is_empty() && is_built)
 }
 
 /// The pages of the guide, by file name.
 #[derive(Debug)]
-pub(crate) struct Guide(BTreeMap<String, String>);
+struct Guide(BTreeMap<String, String>);
 
 impl Guide {
-    pub(crate) fn read(folder: &Path) -> io::Result<Self> {
+    fn read(folder: &Path) -> io::Result<Self> {
         let mut pages = BTreeMap::new();
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
@@ -43,7 +45,7 @@ impl Guide {
     }
 
     /// Returns a line for each link that leads nowhere, and for each page that the table of contents does not list.
-    pub(crate) fn broken_links(&self) -> Vec<String> {
+    fn broken_links(&self) -> Vec<String> {
         let mut broken = Vec::new();
         for (name, text) in &self.0 {
             for link in links(text) {
@@ -67,7 +69,7 @@ impl Guide {
     }
 }
 
-/// Iterates over the links to other pages of the guide, outside of code.
+/// Iterates over the links to other pages of the guide, outside of code blocks.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     prose(text)
         .flat_map(|line| line.split("](").skip(1))

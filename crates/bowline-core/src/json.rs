@@ -8,7 +8,7 @@ pub(crate) mod check;
 
 mod params;
 pub(crate) use params::MemberIndex;
-pub use params::Params;
+pub use params::{INDEXED_MEMBERS, Params};
 
 mod outline;
 pub use outline::outline;

@@ -135,15 +135,11 @@ pub struct MemoryOnceStore {
 
 #[derive(Debug, Default)]
 struct MarkTable {
-    marks: BTreeMap<Arc<str>, Mark>,
+    /// The marks and the values that were stored with them.
+    marks: BTreeMap<Arc<str>, Option<Bytes>>,
     /// Ordered by expiry.
     expiries: BTreeSet<(Instant, Arc<str>)>,
     value_bytes: usize,
-}
-
-#[derive(Debug, Default)]
-struct Mark {
-    value: Option<Bytes>,
 }
 
 impl MemoryOnceStore {
@@ -192,8 +188,8 @@ impl MemoryOnceStore {
 
     fn set(&self, key: &str, lifetime: Duration) -> Result<OnceOutcome, OnceStoreError> {
         let mut table = self.current();
-        if let Some(mark) = table.marks.get(key) {
-            return Ok(OnceOutcome::Again(mark.value.clone()));
+        if let Some(value) = table.marks.get(key) {
+            return Ok(OnceOutcome::Again(value.clone()));
         }
         if table.marks.len() >= self.max_marks {
             return Err(OnceStoreError::Full);
@@ -201,24 +197,23 @@ impl MemoryOnceStore {
         let until = instant_after(Instant::now(), lifetime);
         let key: Arc<str> = key.into();
         table.expiries.insert((until, key.clone()));
-        table.marks.insert(key, Mark::default());
+        table.marks.insert(key, None);
         Ok(OnceOutcome::First)
     }
 
     fn put_value(&self, key: &str, value: Bytes) -> Result<(), OnceStoreError> {
         let mut table = self.current();
-        let Some(mark) = table.marks.get(key) else {
+        let table = &mut *table;
+        let Some(stored) = table.marks.get_mut(key) else {
             return Ok(());
         };
-        let others = table.value_bytes - mark.value_bytes();
+        let others = table.value_bytes - bytes_of(stored);
         let value_bytes = others.saturating_add(value.len());
         if value_bytes > self.max_value_bytes {
             return Err(OnceStoreError::Full);
         }
         table.value_bytes = value_bytes;
-        if let Some(mark) = table.marks.get_mut(key) {
-            mark.value = Some(value);
-        }
+        *stored = Some(value);
         Ok(())
     }
 }
@@ -251,18 +246,16 @@ impl MarkTable {
     fn expire(&mut self, now: Instant) {
         while let Some((until, key)) = self.expiries.first().filter(|(until, _)| *until <= now) {
             let expiry = (*until, key.clone());
-            if let Some(mark) = self.marks.remove(&expiry.1) {
-                self.value_bytes -= mark.value_bytes();
+            if let Some(value) = self.marks.remove(&expiry.1) {
+                self.value_bytes -= bytes_of(&value);
             }
             self.expiries.remove(&expiry);
         }
     }
 }
 
-impl Mark {
-    fn value_bytes(&self) -> usize {
-        self.value.as_ref().map_or(0, Bytes::len)
-    }
+fn bytes_of(value: &Option<Bytes>) -> usize {
+    value.as_ref().map_or(0, Bytes::len)
 }
 
 #[cfg(test)]

@@ -73,16 +73,28 @@ async fn a_result_is_the_same_on_every_transport_of_a_version() {
         let client = case.serve(&server).connect.await.unwrap();
 
         let reply = client.call_tool("three", ()).await.unwrap();
-        let result = reply.tool_result().unwrap();
-        let schema = client.list_tools().await.unwrap().remove(1).output_schema;
+        let mut result = reply.tool_result().unwrap();
+        // Only results on a wire have a `resultType` and the `serverInfo`.
+        (result.result_type, result.meta) = (None, None);
+        let mut tools = client.list_tools().await.unwrap().into_iter();
+        let tool = tools.find(|tool| tool.name == "three").unwrap();
 
-        let seen = (result.structured_content, schema);
+        let seen = (result, tool);
         let expected = first
             .entry(case.dialect.version)
             .or_insert_with(|| seen.clone());
         assert_eq!(&seen, expected, "{case}");
     }
-    assert_eq!(first["2025-03-26"], (None, None));
+    for (version, structured_content, has_schema) in [
+        ("2025-03-26", None, false),
+        ("2025-11-25", Some(json!({"result": 3})), true),
+        ("2026-07-28", Some(json!(3)), true),
+    ] {
+        let (result, tool) = &first[version];
+        let expected = structured_content.map(Into::into);
+        assert_eq!(result.structured_content, expected, "{version}");
+        assert_eq!(tool.output_schema.is_some(), has_schema, "{version}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -173,8 +173,8 @@ impl fmt::Debug for Params {
     }
 }
 
-/// The members that are indexed, because routing, admission or tools read them in nearly every request.
-const INDEXED_MEMBERS: [&str; 6] = [
+/// The members that [`Params`] indexes, because routing, admission or tools read them in nearly every request.
+pub const INDEXED_MEMBERS: [&str; 6] = [
     "_meta",
     "name",
     "uri",

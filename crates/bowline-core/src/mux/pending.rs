@@ -37,7 +37,7 @@ pub struct CallOptions {
     /// The maximum time without progress.
     pub idle_timeout: Option<Duration>,
     /// The maximum time in total.
-    pub total_timeout: Option<Duration>,
+    pub timeout: Option<Duration>,
     /// Whether abandoning the call sends a cancel. [`AbandonReason::Cancelled`] always does.
     pub cancel_on_drop: bool,
     /// The request of the peer whose handler makes the call; see [`OutgoingMessage`].
@@ -50,7 +50,7 @@ impl Default for CallOptions {
             id: None,
             progress_token: None,
             idle_timeout: None,
-            total_timeout: None,
+            timeout: None,
             cancel_on_drop: true,
             within: None,
         }
@@ -145,7 +145,7 @@ impl PendingCalls {
 
         self.last_call += 1;
         let call = CallId(self.last_call);
-        let mut deadlines = CallDeadlines::new(now, options.idle_timeout, options.total_timeout);
+        let mut deadlines = CallDeadlines::new(now, options.idle_timeout, options.timeout);
         self.by_id.insert(CorrelationKey::from(&id), call);
         if let Some(token) = &token {
             self.by_token.insert(token.clone(), call);

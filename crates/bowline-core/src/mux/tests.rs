@@ -417,7 +417,7 @@ fn a_deadline_of_an_unsent_call_sends_nothing() {
     pair.call_with(
         "slow",
         CallOptions {
-            total_timeout: Some(limit),
+            timeout: Some(limit),
             ..CallOptions::default()
         },
     );
@@ -441,7 +441,7 @@ fn progress_moves_the_idle_deadline_never_the_total_one() {
         CallOptions {
             progress_token: Some("7".into()),
             idle_timeout: Some(2 * second),
-            total_timeout: Some(5 * second),
+            timeout: Some(5 * second),
             ..CallOptions::default()
         },
     );
@@ -476,7 +476,7 @@ fn pausing_stops_idle_deadlines_but_not_total_ones() {
     pair.client.pause_idle();
     pair.call_with("b", idle(1));
     let limited = CallOptions {
-        total_timeout: Some(5 * second),
+        timeout: Some(5 * second),
         ..idle(2)
     };
     let total = pair.call_with("c", limited);

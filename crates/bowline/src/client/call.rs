@@ -92,7 +92,7 @@ impl Call {
         exchange: Exchange,
     ) -> Self {
         let phase = RequestPhase::Waiting(exchange);
-        let round_began = options.total_timeout.map(|_| Instant::now());
+        let round_began = options.timeout.map(|_| Instant::now());
         let tool_changes = match request.method == ListToolsRequest::NAME {
             true => client.inner.notifications.tools.changes(),
             false => 0,
@@ -225,7 +225,7 @@ impl Call {
     /// [`Error::Timeout`] if the total timeout is exceeded.
     fn add_time_spent(&mut self, time: Duration) -> Result<()> {
         self.time_spent = self.time_spent.saturating_add(time);
-        match self.options.total_timeout {
+        match self.options.timeout {
             Some(after) if self.time_spent >= after => Err(Error::Timeout { after }),
             _ => Ok(()),
         }
@@ -238,7 +238,7 @@ impl Call {
 
     /// Returns the rest of the total timeout.
     fn remaining_time(&self) -> Option<Duration> {
-        let total = self.options.total_timeout?;
+        let total = self.options.timeout?;
         Some(total.saturating_sub(self.time_spent))
     }
 
@@ -249,7 +249,7 @@ impl Call {
             && Some(after) == self.remaining_time()
         {
             // Report the total that the caller set, not the rest of it that limited this round.
-            let after = self.options.total_timeout.unwrap_or(after);
+            let after = self.options.timeout.unwrap_or(after);
             return Err(Error::Timeout { after });
         }
         let dialect = self.request.caller.dialect;
@@ -297,10 +297,10 @@ impl Call {
         // It is a new request, so it must not reuse an id that the caller chose.
         let options = CallOptions {
             id: None,
-            total_timeout: self.remaining_time(),
+            timeout: self.remaining_time(),
             ..self.options.clone()
         };
-        self.round_began = options.total_timeout.map(|_| Instant::now());
+        self.round_began = options.timeout.map(|_| Instant::now());
         let channel = self.client.inner.current_connection();
         Ok(RequestPhase::Waiting(channel.open(request, options)))
     }

@@ -272,7 +272,7 @@ fn discover(
     limit: Option<Duration>,
 ) -> impl Future<Output = Result<Json>> + use<> {
     let options = CallOptions {
-        total_timeout: limit,
+        timeout: limit,
         ..CallOptions::default()
     };
     let exchange = channel.open(discover_request(caller), options);

@@ -123,7 +123,7 @@ impl<K> RequestBuilder<K> {
     /// Sets the timeout of the whole call, with all of its rounds. Progress does not extend it; it is paused while the
     /// user signs in. By default a call has no such timeout.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.options.call_options.total_timeout = Some(timeout);
+        self.options.call_options.timeout = Some(timeout);
         self
     }
 

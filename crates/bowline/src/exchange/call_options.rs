@@ -14,7 +14,7 @@ use bowline_types::RequestId;
 /// use bowline::exchange::CallOptions;
 ///
 /// let mut options = CallOptions::default();
-/// options.total_timeout = Some(Duration::from_secs(30));
+/// options.timeout = Some(Duration::from_secs(30));
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -27,7 +27,7 @@ pub struct CallOptions {
     /// The maximum time without progress.
     pub idle_timeout: Option<Duration>,
     /// The maximum time in total.
-    pub total_timeout: Option<Duration>,
+    pub timeout: Option<Duration>,
     /// Whether dropping the exchange, or a timeout, cancels the request. [`Exchange::cancel`](super::Exchange::cancel)
     /// always does.
     pub cancel_on_drop: bool,
@@ -38,7 +38,7 @@ impl Default for CallOptions {
         Self {
             id: None,
             idle_timeout: None,
-            total_timeout: None,
+            timeout: None,
             cancel_on_drop: true,
         }
     }
@@ -49,7 +49,7 @@ impl From<CallOptions> for mux::CallOptions {
         Self {
             id: options.id,
             idle_timeout: options.idle_timeout,
-            total_timeout: options.total_timeout,
+            timeout: options.timeout,
             cancel_on_drop: options.cancel_on_drop,
             ..Self::default()
         }

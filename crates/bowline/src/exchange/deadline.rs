@@ -31,7 +31,7 @@ impl Deadlines {
     pub(super) fn new(options: &CallOptions) -> Self {
         Self {
             idle: options.idle_timeout.map(Deadline::from),
-            total: options.total_timeout.map(Deadline::from),
+            total: options.timeout.map(Deadline::from),
         }
     }
 

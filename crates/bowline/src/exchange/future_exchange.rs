@@ -29,7 +29,7 @@ impl Exchange {
             has_started: false,
             pause,
             detach_timeout: (!options.cancel_on_drop).then(|| {
-                let limit = options.total_timeout.or(options.idle_timeout);
+                let limit = options.timeout.or(options.idle_timeout);
                 limit.unwrap_or(MAX_DETACHED)
             }),
         };

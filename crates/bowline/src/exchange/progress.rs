@@ -23,9 +23,9 @@ pub struct Progress {
 
 impl Progress {
     /// Creates a report of `progress`, in any unit. It must increase from one report to the next.
-    pub fn new(at: impl ProgressValue) -> Self {
+    pub fn new(progress: impl ProgressValue) -> Self {
         Self {
-            at: at.to_f64(),
+            at: progress.to_f64(),
             total: None,
             message: None,
         }
@@ -42,9 +42,7 @@ impl Progress {
         self.message = Some(message.into());
         self
     }
-}
 
-impl Progress {
     pub(super) fn into_params(self, token: ProgressToken) -> ProgressNotificationParams {
         let mut params = ProgressNotificationParams::new(token, self.at);
         // JSON has no NaN and no infinity.
@@ -55,8 +53,8 @@ impl Progress {
 }
 
 impl<V: ProgressValue> From<V> for Progress {
-    fn from(at: V) -> Self {
-        Self::new(at)
+    fn from(progress: V) -> Self {
+        Self::new(progress)
     }
 }
 
@@ -77,7 +75,7 @@ macro_rules! progress_values {
     )*};
 }
 
-progress_values!(f32 f64 i8 i16 i32 i64 isize u8 u16 u32 u64 usize);
+progress_values!(f32 f64 i8 i16 i32 i64 i128 isize u8 u16 u32 u64 u128 usize);
 
 /// The progress reports of one request. They may come from several threads.
 #[derive(Default)]
@@ -99,7 +97,10 @@ impl ProgressReports {
         let mut next = match self.admit(progress) {
             Ok(now) => now,
             Err(NotIncreasing) => {
-                tracing::debug!(at, "dropped a progress report that does not increase");
+                tracing::debug!(
+                    at,
+                    "dropped a progress report that is not finite or does not increase"
+                );
                 None
             }
         };

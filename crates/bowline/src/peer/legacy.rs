@@ -544,7 +544,7 @@ impl NotificationSink for UnsolicitedSink {
 
 fn deadline_options() -> CallOptions {
     CallOptions {
-        total_timeout: Some(Duration::from_secs(30)),
+        timeout: Some(Duration::from_secs(30)),
         ..CallOptions::default()
     }
 }

@@ -1,6 +1,6 @@
 //! JSON Schema 2020-12 of Rust types, in the form that models read best: inlined instead of with `$ref`, without names of
-//! Rust types, and with one type for each member: an `Option<T>` is an optional `T`. A `null` for it is still accepted.
-//! Arguments use no keyword that common model APIs refuse, if there is another one (see `lint.rs`).
+//! Rust types. In input, an optional member has one type: an `Option<T>` is an optional `T`, and `null` is still
+//! accepted; arguments use no keyword that common model APIs refuse, if there is another one (see `lint.rs`).
 
 use bowline_types::Json;
 use schemars::generate::SchemaSettings;

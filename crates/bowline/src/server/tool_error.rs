@@ -10,7 +10,8 @@ use crate::exchange::{InputError, InsufficientScope};
 /// The failure of a handler.
 ///
 /// `?` makes one of every error, of a text, and of `anyhow::Error`. A tool that fails with it returns a result with
-/// `isError`, which the model sees and can react to. Other handlers fail with a JSON-RPC error: `-32603` and the text.
+/// `isError`, which the model sees and can react to. Other handlers fail with a JSON-RPC error: `-32603` and the text,
+/// unless the error has its own code.
 ///
 /// An [`RpcError`] stays what it is, in tools too: the request fails with its code, and the model does not see it.
 /// Inside an `anyhow::Error` it cannot be recognized, and becomes text like any other error.
@@ -29,10 +30,11 @@ use crate::exchange::{InputError, InsufficientScope};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolError {
+    /// The content of a tool's result with `isError`.
     content: Vec<ContentBlock>,
-    /// The JSON-RPC error that outlives the conversion.
+    /// The JSON-RPC error of handlers other than tools; `None` for `-32603` and the text.
     rpc_error: Option<RpcError>,
-    /// Whether a tool sends `rpc_error` as well, because the model cannot correct it.
+    /// Whether a tool sends `rpc_error` instead of a result with `content`, because the model cannot correct the call.
     is_for_client: bool,
 }
 
@@ -123,7 +125,8 @@ impl fmt::Display for ToolError {
 mod tests {
     use std::io;
 
-    use bowline_types::ErrorCode;
+    use bowline_core::input::{InputKind, RawInputRequest};
+    use bowline_types::{ClientCapabilities, ErrorCode};
 
     use super::*;
 
@@ -172,11 +175,20 @@ mod tests {
     #[test]
     fn a_missing_client_capability_is_an_rpc_error() {
         let (what, version) = ("roots/list", "1999");
+        let roots = RawInputRequest::new(InputKind::Roots, None);
+        let undeclared = roots.check_capabilities(&ClientCapabilities::default());
+        for missing in [
+            InputError::Unsupported { what, version },
+            InputError::Missing(undeclared.unwrap_err()),
+        ] {
+            let error = failed(missing).unwrap_err();
+            assert_eq!(error.code, ErrorCode::MISSING_CLIENT_CAPABILITY);
+        }
+    }
 
-        let missing = failed(InputError::Unsupported { what, version }).unwrap_err();
+    #[test]
+    fn declined_input_is_a_result_in_tools_and_keeps_its_code_elsewhere() {
         let declined = failed(InputError::Declined).unwrap();
-
-        assert_eq!(missing.code, ErrorCode::MISSING_CLIENT_CAPABILITY);
         assert_eq!(declined.is_error, Some(true));
         let elsewhere = RpcError::from(ToolError::from(InputError::Declined));
         assert_eq!(elsewhere, InputError::Declined.to_rpc_error());

@@ -137,6 +137,33 @@ async fn a_call_that_is_dropped_while_it_lists_the_tools_leaves_that_to_the_next
     assert!(protocol_error(&second.unwrap_err()).contains("schema"));
 }
 
+/// The first call has the turn to list the tools, and is not polled while the second one is awaited.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_not_polled_does_not_block_the_validation_of_another() {
+    let (client, mut server) = modern().await;
+    let bad = || json!({"content": [], "structuredContent": {"n": "one"}});
+    let mut first = client.call_tool("first", ()).start();
+    let listing = async {
+        server.expect("tools/call").await.answer(bad());
+        server.expect("tools/list").await.hold()
+    };
+    tokio::select! {
+        biased;
+        reply = &mut first => panic!("expected a pending call, got {reply:?}"),
+        _ = listing => {}
+    }
+
+    let second = client.call_tool("second", ()).into_future();
+    let script = async {
+        server.expect("tools/call").await.answer(bad());
+        let tools = json!({"tools": [tool_with_output_schema("second")]});
+        server.expect("tools/list").await.answer(tools);
+    };
+    let (second, ()) = tokio::join!(second, script);
+
+    assert!(protocol_error(&second.unwrap_err()).contains("`second`"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn text_output_of_an_unlisted_tool_does_not_list_the_tools() {
     let (client, mut server) = modern().await;

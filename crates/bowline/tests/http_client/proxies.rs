@@ -4,25 +4,16 @@ use std::process::Stdio;
 
 use bowline::http::client::Proxies;
 use bowline::{Client, Error};
-use serde_json::json;
 use tokio::process::Command;
 
-use crate::scripted_server::{
-    ReceivedRequest, SSE_HEAD, ScriptedReply, ScriptedServer, json, result,
-};
+use crate::scripted_server::{SSE_HEAD, ScriptedReply, ScriptedServer, reply_with, text_result};
 
 /// A host that does not resolve, so that only a proxy can answer for it.
 const ELSEWHERE: &str = "http://tools.invalid/mcp";
 const MODERN: &str = "2026-07-28";
 
 async fn proxy() -> ScriptedServer {
-    ScriptedServer::start(|request| ScriptedReply::Bytes(answer(request))).await
-}
-
-fn answer(request: &ReceivedRequest) -> String {
-    let content = json!([{"type": "text", "text": "proxied"}]);
-    let value = json!({"resultType": "complete", "content": content});
-    json("200 OK", &result(request, &value))
+    ScriptedServer::start(|request| reply_with(request, &text_result("proxied"))).await
 }
 
 /// The URL of the proxy, with credentials.

@@ -12,16 +12,11 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::http2_server::{Http2Server, done, head, message, serve};
-use crate::scripted_server::{ScriptedReply, ScriptedServer, event, result};
+use crate::scripted_server::{ScriptedReply, ScriptedServer, event, result, text_result};
 
 async fn client(send: HyperClient) -> Client {
     let connect = Client::connect("http://localhost/mcp").http_client(send);
     connect.protocol_version("2026-07-28").await.unwrap()
-}
-
-fn content() -> Value {
-    let text = json!([{"type": "text", "text": "done"}]);
-    json!({"resultType": "complete", "content": text})
 }
 
 /// An HTTP/1.1 server that ends each stream some time after its result, and the number of connections it accepted.
@@ -33,7 +28,7 @@ fn server_with_late_ends() -> (PipeConnector, Arc<AtomicUsize>) {
         counted.fetch_add(1, Ordering::SeqCst);
         tokio::spawn(async move {
             while let Some(request) = crate::scripted_server::read_request(&mut far).await {
-                let answer = event(&result(&request, &content()));
+                let answer = event(&result(&request, &text_result("done")));
                 let chunk = format!("{CHUNKED}{:x}\r\n{answer}\r\n", answer.len());
                 far.write_all(chunk.as_bytes()).await.unwrap();
                 sleep(END_DELAY).await;
@@ -141,13 +136,18 @@ async fn an_http2_response_that_ends_soon_after_its_content_is_not_reset() -> Re
     Ok(())
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_stream_left_open_after_the_result_is_closed_within_two_seconds() -> Result<()> {
-    let (mut server, connector) = ScriptedServer::in_memory(|request| {
-        let answer = event(&result(request, &content()));
+/// An HTTP/1.1 server that never ends the stream of a result.
+fn server_with_open_stream() -> (ScriptedServer, PipeConnector) {
+    ScriptedServer::in_memory(|request| {
+        let answer = event(&result(request, &text_result("done")));
         let chunk = format!("{CHUNKED}{:x}\r\n{answer}\r\n", answer.len());
         ScriptedReply::BytesThenStall(chunk)
-    });
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_left_open_after_the_result_is_closed_within_two_seconds() -> Result<()> {
+    let (mut server, connector) = server_with_open_stream();
     let client = client(HyperClient::with_connector(connector)).await;
 
     let start = Instant::now();
@@ -161,11 +161,7 @@ async fn a_stream_left_open_after_the_result_is_closed_within_two_seconds() -> R
 
 #[tokio::test(start_paused = true)]
 async fn dropping_the_client_closes_streams_left_open_after_the_result() -> Result<()> {
-    let (mut server, connector) = ScriptedServer::in_memory(|request| {
-        let answer = event(&result(request, &content()));
-        let chunk = format!("{CHUNKED}{:x}\r\n{answer}\r\n", answer.len());
-        ScriptedReply::BytesThenStall(chunk)
-    });
+    let (mut server, connector) = server_with_open_stream();
     let client = client(HyperClient::with_connector(connector)).await;
     assert_eq!(client.call_tool("x", ()).await?.text(), "done");
     server.request().await;

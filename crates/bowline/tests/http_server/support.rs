@@ -77,6 +77,17 @@ impl ServerFixture {
         assert_eq!(self.next_event().await, HandlerEvent::Started(name.into()));
     }
 
+    /// Waits for a response and for the start of its handler.
+    pub(crate) async fn started(
+        &mut self,
+        name: &str,
+        sending: impl Future<Output = PlainResponse>,
+    ) -> PlainResponse {
+        let response = sending.await;
+        self.handler_started(name).await;
+        response
+    }
+
     pub(crate) async fn handler_dropped(&mut self, name: &str) {
         assert_eq!(self.next_event().await, HandlerEvent::Dropped(name.into()));
     }
@@ -254,9 +265,8 @@ impl PlainConnection {
         id: i64,
         name: &str,
     ) -> PlainResponse {
-        let response = self.send(call_with_progress(id, "progress", name)).await;
-        fixture.handler_started(name).await;
-        response
+        let request = call_with_progress(id, "progress", name);
+        fixture.started(name, self.send(request)).await
     }
 
     pub(crate) async fn send(&mut self, request: Request<Full<Bytes>>) -> PlainResponse {

@@ -21,7 +21,7 @@ use crate::seeded_random::SeededRandom;
 #[derive(Debug)]
 pub(crate) struct CallSettings {
     id: Option<RequestId>,
-    /// The `timeout` and the `total_timeout`, in milliseconds.
+    /// The `idle_timeout` and the `timeout`, in milliseconds.
     idle: Option<u64>,
     total: Option<u64>,
     wants_progress: bool,

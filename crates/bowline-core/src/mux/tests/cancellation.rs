@@ -120,7 +120,7 @@ fn a_wire_failure_is_not_a_timeout_and_no_cancel_follows() {
     let mut pair = MuxPair::new();
     let limit = Duration::from_secs(1);
     let options = CallOptions {
-        total_timeout: Some(limit),
+        timeout: Some(limit),
         ..CallOptions::default()
     };
     let call = pair.call_with("slow", options);

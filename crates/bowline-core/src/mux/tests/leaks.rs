@@ -6,7 +6,7 @@ use super::*;
 fn a_call_that_is_over_leaves_no_deadline() {
     let limited = || CallOptions {
         idle_timeout: Some(Duration::from_secs(1)),
-        total_timeout: Some(Duration::from_secs(9)),
+        timeout: Some(Duration::from_secs(9)),
         ..CallOptions::default()
     };
     let mut pair = MuxPair::new();

@@ -8,7 +8,7 @@ fn the_time_while_deadlines_are_paused_does_not_count() {
     let second = Duration::from_secs(1);
     let limits = |idle, total| CallOptions {
         idle_timeout: Some(idle * second),
-        total_timeout: Some(total * second),
+        timeout: Some(total * second),
         ..CallOptions::default()
     };
     let paused = pair.call_with("a", limits(2, 3));
@@ -39,7 +39,7 @@ fn an_unsent_call_is_not_paused_by_an_event_of_an_earlier_call_with_its_id() {
     let mut pair = MuxPair::new();
     let second = Duration::from_secs(1);
     let limited = CallOptions {
-        total_timeout: Some(second),
+        timeout: Some(second),
         ..with_id(7)
     };
     let call = pair.call_with("a", limited);
@@ -56,7 +56,7 @@ fn a_call_whose_deadline_is_before_the_next_possible_response_fails_at_once() {
     let seconds = Duration::from_secs;
     let both = CallOptions {
         idle_timeout: Some(seconds(60)),
-        total_timeout: Some(seconds(90)),
+        timeout: Some(seconds(90)),
         ..CallOptions::default()
     };
     for (wait, fails_by) in [

@@ -94,7 +94,7 @@ impl InputRound {
         self.state.lock().round.take()
     }
 
-    /// Takes the last input request that failed a check.
+    /// Takes the last input request that failed a check, or the last refused use of `Context::once`.
     pub(crate) fn take_rejected_input(&self) -> Option<RejectedInput> {
         self.state.lock().rejected.take()
     }
@@ -283,7 +283,7 @@ impl Context {
         };
         let server_default = self.input().map(|input| input.timeout);
         let options = CallOptions {
-            total_timeout: timeout
+            timeout: timeout
                 .or(server_default)
                 .or(Some(DEFAULT_CLIENT_REQUEST_TIMEOUT)),
             ..CallOptions::default()

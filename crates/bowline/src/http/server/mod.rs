@@ -23,6 +23,7 @@ pub(crate) use running_request::{PendingResponse, RunningRequest};
 
 mod serve;
 pub use serve::BoundServer;
+pub(crate) use serve::accept;
 
 mod write_timeout;
 

@@ -17,7 +17,7 @@ use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, ToSocketAddrs};
+use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
 use tokio::task::JoinSet;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -192,29 +192,36 @@ impl<S> BoundServer<S> {
         loop {
             open.store(connections.len(), Ordering::Relaxed);
             // The shutdown first, because new connections could starve it.
-            let accepted = tokio::select! {
+            let stream = tokio::select! {
                 biased;
                 _ = state.shutdown.requested() => break,
                 Some(_) = connections.join_next() => continue,
-                accepted = self.listener.accept(), if connections.len() < max => accepted,
+                stream = accept(&self.listener), if connections.len() < max => stream,
             };
-            match accepted {
-                Ok((stream, _)) => {
-                    // Responses are small, and Nagle's algorithm would delay them.
-                    let _ = stream.set_nodelay(true);
-                    let (state, service) = (state.clone(), self.service.clone());
-                    connections.spawn(async move { serve(&state, stream, service).await });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "failed to accept a connection");
-                    tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
-                }
-            }
+            let (state, service) = (state.clone(), self.service.clone());
+            connections.spawn(async move { serve(&state, stream, service).await });
         }
         drop(self.listener);
         while connections.join_next().await.is_some() {}
         open.store(0, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+/// Accepts the next connection. A failure is logged, and accepting is tried again.
+pub(crate) async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                // Responses are small, and Nagle's algorithm would delay them.
+                let _ = stream.set_nodelay(true);
+                return stream;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "failed to accept a connection");
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
+            }
+        }
     }
 }
 

@@ -16,12 +16,15 @@ pub(super) struct Http2Parser {
     streams: BTreeMap<u32, OpenStream>,
 }
 
-/// A request whose response is incomplete.
+/// A request that is incomplete or whose response is.
 #[derive(Default)]
 struct OpenStream {
     method: &'static str,
     request: Vec<u8>,
+    is_request_complete: bool,
     response: ResponseBody,
+    /// A server may refuse a request before it has received all of it.
+    is_response_complete: bool,
 }
 
 impl HttpParser for Http2Parser {
@@ -37,9 +40,8 @@ impl HttpParser for Http2Parser {
         while let Some(frame) = self.received.next() {
             let stream = match frame.kind {
                 HEADERS => {
-                    let stream = self.streams.entry(frame.stream).or_default();
-                    stream.method = method(&frame.payload);
-                    Some(stream)
+                    let new = || OpenStream::new(method(&frame.payload));
+                    Some(self.streams.entry(frame.stream).or_insert_with(new))
                 }
                 DATA => self.streams.get_mut(&frame.stream),
                 RST_STREAM => {
@@ -57,6 +59,10 @@ impl HttpParser for Http2Parser {
             }
             if frame.is_last() {
                 record_request(record, stream.method, &stream.request);
+                stream.is_request_complete = true;
+                if stream.is_response_complete {
+                    self.streams.remove(&frame.stream);
+                }
             }
         }
     }
@@ -72,8 +78,10 @@ impl HttpParser for Http2Parser {
             }
             if frame.is_last() {
                 stream.response.end(record);
+                stream.is_response_complete = true;
             }
-            if frame.is_last() || frame.kind == RST_STREAM {
+            let is_complete = stream.is_request_complete && stream.is_response_complete;
+            if is_complete || frame.kind == RST_STREAM {
                 self.streams.remove(&frame.stream);
             }
         }
@@ -89,10 +97,17 @@ impl HttpParser for Http2Parser {
 }
 
 impl OpenStream {
-    /// Returns the posted message; `None` if the body is empty.
+    fn new(method: &'static str) -> Self {
+        Self {
+            method,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the posted message if its response is incomplete; `None` if the body is empty.
     fn into_request(self) -> Option<RecordedFrame> {
-        let has_body = !self.request.is_empty();
-        has_body.then(|| RecordedFrame::new(Direction::Received, &self.request))
+        let is_open = !self.request.is_empty() && !self.is_response_complete;
+        is_open.then(|| RecordedFrame::new(Direction::Received, &self.request))
     }
 }
 
@@ -115,12 +130,12 @@ impl FrameBuffer {
         if self.0.len() < end {
             return None;
         }
-        let payload = self.0.drain(..end).skip(HEAD_BYTES).collect();
+        let payload: Vec<u8> = self.0.drain(..end).skip(HEAD_BYTES).collect();
         Some(Http2Frame {
             kind,
             flags,
             stream: u32::from_be_bytes([s0, s1, s2, s3]) & !(1 << 31),
-            payload,
+            payload: content(kind, flags, payload),
         })
     }
 }
@@ -129,6 +144,18 @@ impl Http2Frame {
     fn is_last(&self) -> bool {
         matches!(self.kind, DATA | HEADERS) && self.flags & END_STREAM != 0
     }
+}
+
+/// Returns the payload of a frame without the padding and the priority that DATA and HEADERS may have.
+fn content(kind: u8, flags: u8, mut payload: Vec<u8>) -> Vec<u8> {
+    if matches!(kind, DATA | HEADERS) && flags & PADDED != 0 && !payload.is_empty() {
+        let padding = usize::from(payload.remove(0));
+        payload.truncate(payload.len().saturating_sub(padding));
+    }
+    if kind == HEADERS && flags & PRIORITY != 0 {
+        payload.drain(..PRIORITY_BYTES.min(payload.len()));
+    }
+    payload
 }
 
 /// Returns the method of a request, from the first byte of its compressed header block.
@@ -148,3 +175,7 @@ const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const END_STREAM: u8 = 1;
+const PADDED: u8 = 8;
+const PRIORITY: u8 = 0x20;
+/// The length of the priority in HEADERS: the stream dependency and the weight.
+const PRIORITY_BYTES: usize = 5;

@@ -19,6 +19,7 @@ use self::http1::Http1Parser;
 use self::http2::{Http2Parser, PREFACE};
 use super::{Direction, RecordedEvent, RecordedFrame, WireRecord};
 use crate::http::HttpService;
+use crate::http::server::accept;
 
 /// A server's socket that records the JSON-RPC messages of its HTTP requests and responses, and the requests that the
 /// client closed before the end of their response.
@@ -115,10 +116,7 @@ pub async fn serve_recorded(service: HttpService, listener: TcpListener, record:
         tokio::select! {
             biased; // frees closed connections before it accepts another
             Some(_) = connections.join_next() => {}
-            accepted = listener.accept() => {
-                let Ok((socket, _)) = accepted else { return };
-                // Responses are small, and each is waited for.
-                let _ = socket.set_nodelay(true);
+            socket = accept(&listener) => {
                 let (socket, service) = (RecordingSocket::new(socket, &record), service.clone());
                 connections.spawn(async move { service.serve_connection(socket).await });
             }
@@ -202,7 +200,7 @@ impl ResponseBody {
         if matches!(self, Self::Empty) {
             *self = match first {
                 b'{' | b'[' => Self::Json(Vec::new()),
-                _ => Self::Events(Box::new(Decoder::new(DecoderLimits::default()))),
+                _ => Self::Events(Box::new(Decoder::new(NO_LIMITS))),
             };
         }
         match self {
@@ -210,7 +208,8 @@ impl ResponseBody {
             Self::Json(text) => text.extend_from_slice(bytes),
             Self::Events(decoder) => {
                 decoder.push(Bytes::copy_from_slice(bytes));
-                while let Some(Ok(event)) = decoder.next() {
+                while let Some(event) = decoder.next() {
+                    let event = event.expect("the decoder has no limits");
                     let is_message = event.name.is_none_or(|name| name == "message");
                     if is_message && !event.data.is_empty() {
                         record.push_frame(Direction::Sent, &event.data);
@@ -226,6 +225,12 @@ impl ResponseBody {
         }
     }
 }
+
+/// A record is complete: a message that exceeds a default limit must not be missing.
+const NO_LIMITS: DecoderLimits = DecoderLimits {
+    line: usize::MAX,
+    event: usize::MAX,
+};
 
 #[cfg(test)]
 mod tests;

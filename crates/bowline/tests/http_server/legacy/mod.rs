@@ -133,9 +133,7 @@ impl SessionClient {
         name: &str,
     ) -> PlainResponse {
         let request = self.call_with_progress(id, "progress", name);
-        let response = self.send(request).await;
-        fixture.handler_started(name).await;
-        response
+        fixture.started(name, self.send(request)).await
     }
 
     /// Closes every connection. The session continues.
