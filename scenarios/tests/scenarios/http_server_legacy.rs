@@ -150,13 +150,17 @@ async fn initialize_creates_a_session_that_later_requests_reuse(env: ScenarioEnv
     let service = hanging_server().http();
     let client = env.raw_client(service.clone()).await;
 
-    let response = client.initialize().await;
+    let page = "http://localhost:6274";
+    let response = client.initialize().header("origin", page).await;
     let name = response.header("mcp-session-id").unwrap().to_owned();
-    let exposed = response.header("access-control-expose-headers").unwrap();
 
     assert!(name.len() >= 32, "the session id is guessable");
     assert!(name.bytes().all(|byte| byte.is_ascii_graphic()), "{name}");
-    assert!(exposed.eq_ignore_ascii_case("mcp-session-id"));
+    // A web page can read the id, which it has to repeat.
+    let exposed = response.header("access-control-expose-headers");
+    assert_eq!(exposed, Some("*"));
+    let origin = response.header("access-control-allow-origin");
+    assert_eq!(origin, Some(page));
     let open = client.open().await;
     let before = service.sessions();
     for id in 1..4 {

@@ -4,8 +4,11 @@ use std::collections::BTreeSet;
 
 use bowline::{Error, Result};
 use bytes::Bytes;
-use http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, Response, Uri};
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    CACHE_CONTROL, CONTENT_TYPE,
+};
+use http::{HeaderValue, Response, StatusCode, Uri};
 use serde::Serialize;
 
 use super::algorithm::NAMES;
@@ -124,6 +127,22 @@ impl ResourceIdentifier {
         }
         response
     }
+}
+
+/// Returns the response to a CORS preflight for the document: clients in web pages send `MCP-Protocol-Version` with
+/// their request, which browsers do not allow without it.
+pub(super) fn preflight() -> Response<Bytes> {
+    let mut response = Response::new(Bytes::new());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+        (ACCESS_CONTROL_ALLOW_METHODS, "GET"),
+        (ACCESS_CONTROL_ALLOW_HEADERS, "*"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
 }
 
 #[derive(Serialize)]

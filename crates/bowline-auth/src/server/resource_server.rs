@@ -6,9 +6,10 @@ use std::task::{self, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bowline::exchange::{BoxFuture, InsufficientScope, Principal};
+use bowline::http::server::is_preflight;
 use bowline::{MemoryOnceStore, OnceOutcome, OnceStore, Result};
 use bytes::Bytes;
-use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION};
+use http::header::AUTHORIZATION;
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response};
 use tower_layer::Layer;
@@ -18,7 +19,7 @@ use super::challenge::{ChallengeParams, DenialReason};
 use super::claims::{Binding, Claims, ExpectedClaims};
 use super::credential::{Credential, Scheme};
 use super::dpop::{self, DPOP, DPOP_NONCE, ProofExpectation};
-use super::metadata::{ResourceIdentifier, ResourceInfo};
+use super::metadata::{self, ResourceIdentifier, ResourceInfo};
 use super::nonce::NonceIssuer;
 use super::proof_quota::ProofQuota;
 use super::{TokenVerifier, VerifyError};
@@ -273,8 +274,14 @@ where
         let state = self.state.clone();
         Box::pin(async move {
             let (mut head, body) = request.into_parts();
-            if state.is_metadata_request(&head) {
-                return Ok(state.resource.document(&state.info).map(R::from));
+            if state.resource.is_metadata_path(head.uri.path()) {
+                match head.method {
+                    Method::GET | Method::HEAD => {
+                        return Ok(state.resource.document(&state.info).map(R::from));
+                    }
+                    _ if is_preflight(&head) => return Ok(metadata::preflight().map(R::from)),
+                    _ => {}
+                }
             }
             if is_preflight(&head) {
                 return inner.call(Request::from_parts(head, body)).await;
@@ -293,17 +300,7 @@ where
     }
 }
 
-/// Returns whether a browser asks for permission to send a request (CORS). It has no token, and runs no handler.
-fn is_preflight(head: &Parts) -> bool {
-    head.method == Method::OPTIONS && head.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
-}
-
 impl ResourceServerState {
-    fn is_metadata_request(&self, head: &Parts) -> bool {
-        matches!(head.method, Method::GET | Method::HEAD)
-            && self.resource.is_metadata_path(head.uri.path())
-    }
-
     /// Checks the token of a request, and replaces it by its principal.
     async fn admit(&self, head: &mut Parts) -> Result<Scheme, DenialReason> {
         let read = Credential::read(&head.headers);

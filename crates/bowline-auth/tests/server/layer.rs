@@ -59,13 +59,18 @@ async fn a_web_page_may_ask_for_permission_and_read_the_challenge() {
     let page = "http://localhost:6274";
     let mut preflight = with_header(call("whoami"), "origin", page);
     *preflight.method_mut() = http::Method::OPTIONS;
-    let preflight = with_header(preflight, "access-control-request-method", "POST");
+    let mut preflight = with_header(preflight, "access-control-request-method", "POST");
 
-    let granted = send_request(&service, preflight).await;
+    let granted = send_request(&service, preflight.clone()).await;
     let refused = send_request(&service, with_header(call("whoami"), "origin", page)).await;
+    *preflight.uri_mut() = env.guard.metadata_path().parse().unwrap();
+    let metadata = send_request(&service, preflight).await;
 
     assert_eq!(granted.status(), StatusCode::NO_CONTENT);
     assert_eq!(granted.headers()["access-control-allow-origin"], page);
+    assert_eq!(metadata.status(), StatusCode::NO_CONTENT);
+    assert_eq!(metadata.headers()["access-control-allow-origin"], "*");
+    assert_eq!(metadata.headers()["access-control-allow-headers"], "*");
     assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
     assert_eq!(refused.headers()["access-control-allow-origin"], "*");
     let exposed = &refused.headers()["access-control-expose-headers"];

@@ -12,7 +12,9 @@
 
 use std::sync::Arc;
 
-use ::http::header::{ALLOW, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use ::http::header::{
+    ACCESS_CONTROL_REQUEST_METHOD, ALLOW, HeaderMap, HeaderName, HeaderValue, ORIGIN, RETRY_AFTER,
+};
 use ::http::request::Parts;
 use ::http::{Method, StatusCode};
 use bowline_types::{ErrorCode, RequestId, RpcError};
@@ -40,6 +42,8 @@ pub enum AdmittedHead {
     Post(AcceptedTypes),
     /// A GET or DELETE, which only the legacy era has.
     LegacyMethod,
+    /// A CORS preflight of a web page whose origin is accepted.
+    Preflight,
 }
 
 /// An admitted POST body.
@@ -84,7 +88,7 @@ pub trait MethodCatalog {
 ///
 /// # Errors
 ///
-/// If the request is rejected.
+/// If the request is rejected; with status 403 only if its source is forbidden.
 pub fn admit_head(
     head: &Parts,
     source: &SourcePolicy,
@@ -103,6 +107,7 @@ pub fn admit_head(
     match head.method {
         Method::POST => {}
         Method::GET | Method::DELETE if has_legacy => return Ok(AdmittedHead::LegacyMethod),
+        Method::OPTIONS if is_preflight(head) => return Ok(AdmittedHead::Preflight),
         _ => return Err(HttpRejection::method_not_allowed(has_legacy)),
     }
     if !media::is_json(&head.headers) {
@@ -115,6 +120,15 @@ pub fn admit_head(
         return Err(HttpRejection::new(StatusCode::NOT_ACCEPTABLE, why));
     }
     Ok(AdmittedHead::Post(accepts))
+}
+
+/// Returns whether a request is a CORS preflight: a browser asks whether a web page may send the actual request. It has
+/// no credentials, and must run no handler.
+#[must_use]
+pub fn is_preflight(head: &Parts) -> bool {
+    head.method == Method::OPTIONS
+        && head.headers.contains_key(ORIGIN)
+        && head.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
 /// Runs the checks that need the body of a POST.

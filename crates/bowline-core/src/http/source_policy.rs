@@ -57,10 +57,7 @@ impl SourcePolicy {
 
     /// Accepts any host, and no origin until it is [allowed](Self::allow_origin); for a server that others can reach.
     pub fn public() -> Self {
-        Self {
-            hosts: AllowedHosts::Any,
-            origins: AllowedOrigins::Only(BTreeSet::new()),
-        }
+        Self::loopback().allow_any_host()
     }
 
     /// Accepts this host at any port. A public policy then accepts only the allowed hosts.

@@ -615,6 +615,30 @@ fn get_and_delete_are_admitted_only_in_the_legacy_era() {
 }
 
 #[test]
+fn a_preflight_is_admitted_after_source_and_path_in_every_era() {
+    let method = ("access-control-request-method", "POST");
+    let page = ("origin", "http://localhost:6274");
+    let preflight = [("host", "localhost"), page, method];
+    let status = |uri: &str, list: &[_]| {
+        let refused = admit_head_at(uri, "OPTIONS", list, &Dialects::all());
+        refused.unwrap_err().status().as_u16()
+    };
+
+    for served in [Dialects::all(), Dialects::modern()] {
+        let admitted = admit_head_with("OPTIONS", &preflight, &served);
+        assert_eq!(admitted, Ok(AdmittedHead::Preflight));
+    }
+    assert_eq!(status("/other", &preflight), 404);
+    let foreign = ("origin", "https://evil.example");
+    assert_eq!(
+        status("/mcp", &[("host", "localhost"), foreign, method]),
+        403
+    );
+    assert_eq!(status("/mcp", &[("host", "localhost"), method]), 405);
+    assert_eq!(status("/mcp", &[("host", "localhost"), page]), 405);
+}
+
+#[test]
 fn a_rejection_has_a_body_with_the_error() {
     let rejection = post(&[], &request("tools/list", &meta(MODERN)), &Dialects::all()).unwrap_err();
 

@@ -42,7 +42,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue};
+use ::http::HeaderValue;
 use ::http::request::Parts;
 use ::http::{Method, Response, StatusCode};
 use bowline_core::era::{Dialect, HttpTransportKind};
@@ -427,10 +427,7 @@ async fn answer_initialize(
     };
     session.set_dialect(dialect);
     let id = HeaderValue::try_from(&session.id).expect("hexadecimal digits are visible ASCII");
-    let headers = response.headers_mut();
-    headers.insert(SESSION_ID, id);
-    // CORS: a web page has to repeat the id, and can read only headers that are exposed to it.
-    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, SESSION_ID.into());
+    response.headers_mut().insert(SESSION_ID, id);
     Ok((response, true))
 }
 

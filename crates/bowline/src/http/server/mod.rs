@@ -37,8 +37,8 @@ use std::time::Duration;
 use ::http::request::Parts;
 use ::http::{Method, Request, Response, StatusCode, Version};
 use bowline_core::era::{CallerCache, Dialects, LegacyFeatures};
-pub use bowline_core::http::admission::MethodCatalog;
 use bowline_core::http::admission::{AdmittedHead, AdmittedPost, HttpRejection, admit, admit_head};
+pub use bowline_core::http::admission::{MethodCatalog, is_preflight};
 pub use bowline_core::http::headers::ParamHeaders;
 use bowline_core::http::media::AcceptedTypes;
 use bowline_core::http::paths::EndpointPaths;
@@ -100,6 +100,8 @@ pub(crate) struct ServiceState {
     pub(crate) caller_cache: Arc<CallerCache>,
     pub(crate) source: SourcePolicy,
     pub(crate) is_source_chosen: bool,
+    /// The origins of [`HttpService::cors`], kept for a later [`HttpService::source`].
+    pub(crate) cors_origins: Vec<String>,
     /// The paths that are served; `None` until they are set or the service is bound.
     pub(crate) paths: Option<EndpointPaths>,
     pub(crate) stream_after: Duration,
@@ -126,6 +128,7 @@ impl HttpService {
             caller_cache: Arc::default(),
             source: SourcePolicy::loopback(),
             is_source_chosen: false,
+            cors_origins: Vec::new(),
             paths: None,
             stream_after: STREAM_AFTER,
             keep_alive: KEEP_ALIVE,
@@ -144,10 +147,11 @@ impl HttpService {
     /// Sets which `Host` and `Origin` headers are accepted.
     ///
     /// By default only loopback hosts are accepted, or any host if the service is bound to an address that is not
-    /// loopback. Other origins are refused in both cases.
+    /// loopback. Other origins are refused in both cases, except those of [`cors`](Self::cors).
     pub fn source(self, policy: SourcePolicy) -> Self {
         self.modify(|state| {
-            state.source = policy;
+            let origins = state.cors_origins.iter();
+            state.source = origins.fold(policy, SourcePolicy::allow_origin);
             state.is_source_chosen = true;
         })
     }
@@ -165,9 +169,10 @@ impl HttpService {
     /// ```
     pub fn cors(self, origins: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         self.modify(|state| {
-            let policy = state.source.clone();
-            let origins = origins.into_iter();
-            state.source = origins.fold(policy, |policy, origin| policy.allow_origin(origin));
+            for origin in origins {
+                state.source = state.source.clone().allow_origin(&origin);
+                state.cors_origins.push(origin.as_ref().to_owned());
+            }
         })
     }
 
@@ -265,18 +270,12 @@ where
         let (head, body) = request.into_parts();
         let ends_at = stream_end(&head);
         let connection = head.extensions.get::<ConnectionAccount>().cloned();
-        let origin = cors::accepted_origin(&state.source, &head);
-        if origin.is_some() && cors::is_preflight(&head) {
-            let mut response = cors::preflight(&head);
-            origin
-                .into_iter()
-                .for_each(|origin| cors::allow(&mut response, origin));
-            return Box::pin(std::future::ready(Ok(response)));
-        }
         // One flat block, because its future is allocated for each request: nested `async fn`s would store their
         // arguments twice.
         Box::pin(async move {
-            let admitted = match state.check_head(&head) {
+            let checked = state.check_head(&head);
+            let origin = cors::accepted_origin(&head, &checked);
+            let admitted = match checked {
                 // Charged before the body is read, so that endless bodies count against the request limit.
                 Ok(AdmittedHead::Post(accepts)) => match state.charge(&head) {
                     Ok(mut charge) => match body::read(head.version, pin!(body), &mut charge).await
@@ -292,6 +291,7 @@ where
                 Ok(AdmittedHead::LegacyMethod) => {
                     legacy::answer_verb(&state, &head).map(ResponseFuture::Ready)
                 }
+                Ok(AdmittedHead::Preflight) => Ok(ResponseFuture::Ready(cors::preflight(&head))),
                 Err(refused) => Err(refused),
             };
             // By reference: awaiting by value would store the future twice.
