@@ -201,13 +201,12 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how long a child process that did not answer the probe has to answer `initialize`. After that, or if it
-    /// exits, it is terminated and started again, and `initialize` is its first message. 10 s by default;
-    /// [`Duration::MAX`] means never.
+    /// Sets the timeout of connecting.
     ///
-    /// Some older servers stop answering after a request that precedes `initialize`. A program that takes
-    /// longer to start than both times together, because it is downloaded first for example, would be started twice:
-    /// give it more time, or set its [version](Self::protocol_version).
+    /// For a child process or a [wire](super::Client::from_wire) it is the time until the server has answered, 30 s by
+    /// default: some programs are downloaded first. The error then contains the lines that the program printed; after
+    /// 5 s a warning with them is logged. Over HTTP it is the time for making one connection, including DNS, every
+    /// address, a proxy and TLS, 10 s by default, and it is ignored if `ClientBuilder::http_client` is set.
     ///
     /// # Examples
     ///
@@ -216,7 +215,34 @@ impl ClientBuilder {
     /// use std::time::Duration;
     /// use bowline::{Client, wire::Command};
     ///
-    /// let command = Command::new("npx").args(["-y", "some-server"]);
+    /// let command = Command::new("npx").args(["-y", "some-large-server"]);
+    /// let client = Client::spawn(command).connect_timeout(Duration::from_secs(120)).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.config.connect_timeout = Some(timeout);
+        self.http.set_connect_timeout(timeout);
+        self
+    }
+
+    /// Sets how long a child process that has read the probe and did not answer it has to answer `initialize`. After
+    /// that, or if it exits, it is terminated and started again, and `initialize` is its first message. 10 s by
+    /// default; [`Duration::MAX`] means never.
+    ///
+    /// Some older servers stop answering after a request that precedes `initialize`. A program that is slow to start
+    /// has not read the probe, so that the time does not begin. Two kinds of programs may be started twice if they take
+    /// longer than the probe timeout and this time together: those that read their input before they can answer, such
+    /// as `docker run`, and all programs outside Linux, where it cannot be seen what a process has read. Give them more
+    /// time, or set their [version](Self::protocol_version).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> bowline::Result<()> {
+    /// use std::time::Duration;
+    /// use bowline::{Client, wire::Command};
+    ///
+    /// let command = Command::new("docker").args(["run", "-i", "some-server"]);
     /// let client = Client::spawn(command).respawn_after(Duration::from_secs(60)).await?;
     /// # Ok(()) }
     /// ```

@@ -28,6 +28,8 @@ pub(super) struct ClientConfig {
     pub(super) host_capabilities: ClientCapabilities,
     /// The idle timeout of requests.
     pub(super) idle_timeout: Duration,
+    /// The timeout of connecting over a wire; `None` for the default.
+    pub(super) connect_timeout: Option<Duration>,
     pub(super) probe_timeout: Duration,
     pub(super) respawn_after: Duration,
     pub(super) max_rounds: u32,
@@ -57,6 +59,7 @@ impl ClientConfig {
             host,
             host_capabilities: ClientCapabilities::default(),
             idle_timeout: DEFAULT_IDLE_TIMEOUT,
+            connect_timeout: None,
             probe_timeout: DEFAULT_PROBE_TIMEOUT,
             respawn_after: DEFAULT_RESPAWN_AFTER,
             max_rounds: DEFAULT_MAX_ROUNDS,
@@ -71,6 +74,11 @@ impl ClientConfig {
             on_notification: None,
             on_error: None,
         }
+    }
+
+    /// The timeout of connecting to a child process or over a wire.
+    pub(super) fn connect_timeout(&self) -> Duration {
+        self.connect_timeout.unwrap_or(DEFAULT_CONNECT_TIMEOUT)
     }
 
     /// `url` and `identity` are those of a connection over HTTP.
@@ -227,5 +235,7 @@ impl ClientBuilder {
 }
 
 const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Long enough for programs that are downloaded first, such as those of `npx` and `uvx`.
+const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const DEFAULT_PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 const DEFAULT_RESPAWN_AFTER: Duration = Duration::from_secs(10);

@@ -1,6 +1,7 @@
 //! Replaces `http/` in a build without the feature `http-client`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bowline_core::era::{Caller, Request};
 
@@ -21,6 +22,8 @@ impl HttpConfig {
     pub(super) fn cache_url(&self) -> Option<String> {
         None
     }
+
+    pub(super) fn set_connect_timeout(&mut self, _: Duration) {}
 
     pub(super) fn identity(&self) -> Option<IdentitySource> {
         None

@@ -19,12 +19,14 @@ use bowline_core::era::{
 use bowline_types::{
     DiscoverRequest, DiscoverResult, ErrorCode, Json, Method, ProtocolVersion, RpcError,
 };
+use tokio::time::{interval, sleep, timeout};
 
 use super::config::ClientConfig;
 use super::notification_dispatch::NotificationDispatch;
 use super::transport::{ChildCommand, Connection, Transport};
 use crate::exchange::{Answer, CallOptions, Channel};
-use crate::wire::EngineWire;
+use crate::sync::Mutex;
+use crate::wire::{ChildHandle, EngineWire};
 use crate::{Error, Result};
 
 /// Opens the connections of one client.
@@ -36,20 +38,40 @@ pub(super) struct Opener<'a> {
 impl Opener<'_> {
     /// Connects to a child process. Starts it a second time if the probe has broken it, as it does some older servers.
     pub(super) async fn spawn(&self, command: &ChildCommand) -> Result<Connection> {
-        self.open(self.start(command)?, Some(command)).await
+        let child = StartedChild::new(command);
+        let mut opening = pin!(async {
+            let transport = self.start(&child)?;
+            self.open(transport, Some(&child)).await
+        });
+        let limit = self.config.connect_timeout();
+        let before_warning = limit.min(SILENCE_WARNING);
+        if let Ok(opened) = timeout(before_warning, &mut opening).await {
+            return opened;
+        }
+        if before_warning < limit {
+            let silence = child.describe_silence(before_warning);
+            tracing::warn!("{silence}; waiting until {limit:?} (`connect_timeout`)");
+            if let Ok(opened) = timeout(limit - before_warning, &mut opening).await {
+                return opened;
+            }
+        }
+        Err(Error::Transport {
+            what: child.describe_silence(limit),
+            source: Some(Error::Timeout { after: limit }.into()),
+        })
     }
 
     /// Connects over `wire`.
     pub(super) async fn open_wire(&self, wire: Box<dyn EngineWire>) -> Result<Connection> {
-        self.open(Transport::over_wire(wire, None, self), None)
-            .await
+        let transport = Transport::over_wire(wire, None, self);
+        within(self.config.connect_timeout(), self.open(transport, None)).await
     }
 
     /// Opens `transport` in the remembered version, or in the one that a probe finds.
     pub(super) async fn open(
         &self,
         transport: Transport,
-        child: Option<&ChildCommand>,
+        child: Option<&StartedChild<'_>>,
     ) -> Result<Connection> {
         let transport = Arc::new(transport);
         let mut caller = self.config.caller.clone();
@@ -79,16 +101,17 @@ impl Opener<'_> {
         }
     }
 
-    fn start(&self, command: &ChildCommand) -> Result<Transport> {
-        let (wire, child) = command.spawn()?;
-        Ok(Transport::over_wire(wire, Some(child), self))
+    fn start(&self, child: &StartedChild<'_>) -> Result<Transport> {
+        let (wire, handle) = child.command.spawn()?;
+        child.handle.lock().replace(handle.clone());
+        Ok(Transport::over_wire(wire, Some(handle), self))
     }
 
     async fn probe(
         &self,
         transport: Arc<Transport>,
         mut caller: Caller,
-        child: Option<&ChildCommand>,
+        child: Option<&StartedChild<'_>>,
         must_probe: bool,
     ) -> Result<Connection> {
         let versions = &self.config.versions;
@@ -107,15 +130,22 @@ impl Opener<'_> {
                 OpeningStep::Failed(failure) => return Err(opening_error(&failure)),
             };
             let mut discovery = Box::pin(discover(&*transport, &caller, None));
-            let answer = within(self.config.probe_timeout, &mut discovery).await;
+            // Without a legacy version to fall back to, only the connect timeout limits a slow start.
+            let limit = match versions.latest_legacy() {
+                None if child.is_some() => Duration::MAX,
+                _ => self.config.probe_timeout,
+            };
+            let answer = within(limit, &mut discovery).await;
             let outcome = as_outcome(&answer);
             let reply = match (&outcome, &answer) {
                 (Some(outcome), _) => DuplexReply::Outcome(outcome),
                 (None, Err(Error::Timeout { .. })) => DuplexReply::TimedOut,
-                (None, Err(Error::Transport { .. } | Error::Closed)) if child.is_some() => {
+                (None, Err(Error::Transport { .. } | Error::Closed))
+                    if child.is_some_and(StartedChild::has_read_input) =>
+                {
                     DuplexReply::Closed
                 }
-                // The wire cannot be opened again, so the error that broke it is the result.
+                // The wire cannot be opened again, or the probe did not break it; its error is the result.
                 (None, _) => return Err(answer.err().unwrap_or(Error::Closed)),
             };
             step = prober.handle_duplex(reply);
@@ -139,13 +169,13 @@ impl Opener<'_> {
         }
     }
 
-    /// Sends `initialize` to a server that did not answer the probe. A child process that does not answer
-    /// `initialize` either, or exits, was broken by the probe: it is started again, and `initialize` is its first
-    /// message.
+    /// Sends `initialize` to a server that did not answer the probe. A child process that has read it and does not
+    /// answer `initialize` either, or exits, was broken by the probe: it is started again, and `initialize` is its
+    /// first message.
     async fn fall_back(
         &self,
         transport: Arc<Transport>,
-        child: Option<&ChildCommand>,
+        child: Option<&StartedChild<'_>>,
         caller: Caller,
         offered: &'static Dialect,
         late: LateDiscovery<'_, impl Future<Output = Result<Json>>>,
@@ -156,18 +186,26 @@ impl Opener<'_> {
         let Some(child) = child.filter(|_| respawn_after < Duration::MAX) else {
             return falling_back.await;
         };
-        match tokio::time::timeout(respawn_after, falling_back).await {
-            Err(_) | Ok(Err(Error::Timeout { .. } | Error::Transport { .. } | Error::Closed)) => {
+        let opened_or_failed = tokio::select! {
+            // An answer at the last moment counts.
+            biased;
+            opened_or_failed = falling_back => opened_or_failed,
+            () = child.is_broken(respawn_after) => Err(Error::Closed),
+        };
+        match opened_or_failed {
+            Err(Error::Timeout { .. } | Error::Transport { .. } | Error::Closed)
+                if child.has_read_input() =>
+            {
                 self.respawn(transport, child, caller, offered).await
             }
-            Ok(opened_or_failed) => opened_or_failed,
+            opened_or_failed => opened_or_failed,
         }
     }
 
     async fn respawn(
         &self,
         transport: Arc<Transport>,
-        child: &ChildCommand,
+        child: &StartedChild<'_>,
         caller: Caller,
         offered: &'static Dialect,
     ) -> Result<Connection> {
@@ -259,6 +297,43 @@ impl Opener<'_> {
     }
 }
 
+/// A child process that is being connected to.
+pub(super) struct StartedChild<'a> {
+    command: &'a ChildCommand,
+    /// The process that was started last.
+    handle: Mutex<Option<ChildHandle>>,
+}
+
+impl<'a> StartedChild<'a> {
+    fn new(command: &'a ChildCommand) -> Self {
+        let handle = Mutex::new(None);
+        Self { command, handle }
+    }
+
+    /// Returns whether the process has read a message. If it has not, it is starting, or ended for another reason than
+    /// a message: starting it again would not help.
+    fn has_read_input(&self) -> bool {
+        let handle = self.handle.lock();
+        handle.as_ref().is_some_and(ChildHandle::has_read_input)
+    }
+
+    /// Waits until the process has read the probe, and for `time` after that. The time in which a program is downloaded
+    /// or started does not count.
+    async fn is_broken(&self, time: Duration) {
+        let mut ticks = interval(INPUT_CHECK);
+        while !self.has_read_input() {
+            ticks.tick().await;
+        }
+        sleep(time).await;
+    }
+
+    fn describe_silence(&self, time: Duration) -> String {
+        let handle = self.handle.lock();
+        let handle = handle.as_ref();
+        handle.map_or_else(String::new, |handle| handle.describe_silence(time))
+    }
+}
+
 /// A probe that was not answered in time, and may be answered still.
 struct LateDiscovery<'a, F> {
     discovery: F,
@@ -293,9 +368,7 @@ pub(super) fn discover_request(caller: &Caller) -> Request {
 
 async fn within<T>(limit: Duration, future: impl Future<Output = Result<T>>) -> Result<T> {
     let timed_out = |_| Err(Error::Timeout { after: limit });
-    tokio::time::timeout(limit, future)
-        .await
-        .unwrap_or_else(timed_out)
+    timeout(limit, future).await.unwrap_or_else(timed_out)
 }
 
 /// The server's answer, if there was one.
@@ -326,3 +399,8 @@ pub(super) fn opening_error(failure: &OpeningFailure) -> Error {
         incompatible => Error::protocol(incompatible.to_string()),
     }
 }
+
+/// When a child that does not answer is reported in the log.
+const SILENCE_WARNING: Duration = Duration::from_secs(5);
+/// How often a silent child is checked for whether it has read its input.
+const INPUT_CHECK: Duration = Duration::from_millis(250);

@@ -148,7 +148,7 @@ impl Driver {
                 WireEvent::Received(Received::TooLong { limit }) => {
                     let why = format!("message exceeds {limit} bytes");
                     let error = RpcError::new(ErrorCode::INVALID_REQUEST, why);
-                    self.receive_malformed(Malformed::Request { id: None, error });
+                    self.receive_malformed(Malformed::Request { id: None, error }, None);
                 }
                 WireEvent::Received(Received::End) => {
                     self.input_ended();
@@ -198,11 +198,18 @@ impl Driver {
                     if let BatchError::TooLong { max } = refused {
                         account.counters().refuse(Limit::BatchMessages, max);
                     }
-                    self.receive_malformed(refused.into());
+                    let description = self.wire.malformed(frame);
+                    self.receive_malformed(refused.into(), description);
                 }
             }
-        } else {
-            self.receive_message(Message::decode(frame));
+            return;
+        }
+        match Message::decode(frame) {
+            Err(malformed @ Malformed::Request { id: None, .. }) => {
+                let description = self.wire.malformed(frame);
+                self.receive_malformed(malformed, description);
+            }
+            decoded => self.receive_message(decoded),
         }
     }
 
@@ -231,12 +238,13 @@ impl Driver {
                     .mux
                     .handle_message(now, message);
             }
-            Err(malformed) => self.receive_malformed(malformed),
+            Err(malformed) => self.receive_malformed(malformed, None),
         }
     }
 
-    fn receive_malformed(&mut self, malformed: Malformed) {
-        let what = shortened(&malformed).to_string();
+    /// `description` is that of the wire.
+    fn receive_malformed(&mut self, malformed: Malformed, description: Option<String>) {
+        let what = description.unwrap_or_else(|| shortened(&malformed).to_string());
         tracing::warn!(malformed = what, "received a malformed message");
         let error = Error::protocol(format!("malformed message: {what}"));
         self.peer.notification_hub().run_error_callback(&error);

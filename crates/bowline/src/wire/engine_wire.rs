@@ -26,6 +26,13 @@ pub(crate) trait EngineWire: Send + 'static {
         let _ = request;
     }
 
+    /// Called with a frame that is not a message. Returns a description for the log, if there is a better one than the
+    /// decoder's.
+    fn malformed(&mut self, frame: &[u8]) -> Option<String> {
+        let _ = frame;
+        None
+    }
+
     /// See [`Wire::poll_flush`].
     fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))

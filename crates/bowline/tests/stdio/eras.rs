@@ -81,7 +81,7 @@ pub(crate) async fn a_server_that_rejects_the_handshake_with_modern_versions_is_
 }
 
 pub(crate) async fn a_modern_only_client_probes_a_legacy_child_and_sends_nothing_else() {
-    for program in ["unknown_error", "ignores_probe", "exits_at_probe"] {
+    for program in ["unknown_error", "exits_at_probe"] {
         let error = with_short_probe_timeout(program)
             .protocol_version("2026-07-28")
             .await
@@ -92,10 +92,44 @@ pub(crate) async fn a_modern_only_client_probes_a_legacy_child_and_sends_nothing
         );
     }
     let (connect, received) = with_received_methods("never_answers");
+    let connect = connect.protocol_version("2026-07-28");
 
-    connect.protocol_version("2026-07-28").await.unwrap_err();
+    let error = connect.connect_timeout(2 * SHORT).await.unwrap_err();
 
+    assert!(error.to_string().contains("did not answer"), "{error:?}");
     assert_received(received, &["server/discover"]).await;
+}
+
+pub(crate) async fn a_modern_only_client_waits_for_a_slow_child() {
+    let script = r#"sleep 0.6; exec "$0""#;
+    let connect = with_short_probe_timeout_and_script("server", script);
+
+    let client = connect.protocol_version("2026-07-28").await.unwrap();
+
+    assert_eq!(client.call_tool("echo", ()).await.unwrap().text(), "{}");
+    client.close().await.unwrap();
+}
+
+/// Longer than the probe timeout and `respawn_after` together.
+pub(crate) async fn a_server_that_is_slow_to_start_is_started_once() {
+    for (program, tool) in [("server", "echo"), ("ignores_probe", "anything")] {
+        let script = r#"echo started >&2; sleep 1; exec "$0""#;
+        let (sender, mut stderr) = mpsc::unbounded_channel();
+        let command = programs::script(program, script)
+            .on_stderr(move |line| sender.send(line.to_owned()).unwrap_or_default());
+        let connect = Client::spawn(command)
+            .probe_timeout(SHORT)
+            .respawn_after(SHORT);
+
+        let client = connect.await.unwrap();
+
+        assert!(client.call_tool(tool, ()).await.is_ok());
+        client.close().await.unwrap();
+        assert_eq!(stderr.recv().await.as_deref(), Some("started"));
+        if cfg!(target_os = "linux") {
+            assert_eq!(stderr.recv().await, None, "{program} was started twice");
+        }
+    }
 }
 
 pub(crate) async fn a_child_serves_every_version() {
@@ -125,7 +159,12 @@ fn with_short_probe_timeout(program: &str) -> ClientBuilder {
     Client::spawn(programs::command(program)).probe_timeout(SHORT)
 }
 
-/// The same, and the lines that the program writes to stderr until its last process has exited: the methods that it
+/// The same, for a program that a script starts.
+fn with_short_probe_timeout_and_script(program: &str, script: &str) -> ClientBuilder {
+    Client::spawn(programs::script(program, script)).probe_timeout(SHORT)
+}
+
+/// A connection with a short probe timeout, and the lines that the program writes to stderr until its last process has exited: the methods that it
 /// received.
 fn with_received_methods(program: &str) -> (ClientBuilder, mpsc::UnboundedReceiver<String>) {
     let (sender, received) = mpsc::unbounded_channel();

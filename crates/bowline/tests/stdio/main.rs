@@ -15,6 +15,8 @@ mod runner;
 #[cfg(unix)]
 mod eras;
 #[cfg(unix)]
+mod failed_starts;
+#[cfg(unix)]
 mod programs;
 #[cfg(unix)]
 mod serving;
@@ -40,7 +42,18 @@ fn main() -> ExitCode {
         eras::a_server_that_answers_the_probe_late_is_modern,
         eras::a_server_that_rejects_the_handshake_with_modern_versions_is_modern,
         eras::a_modern_only_client_probes_a_legacy_child_and_sends_nothing_else,
+        eras::a_modern_only_client_waits_for_a_slow_child,
+        eras::a_server_that_is_slow_to_start_is_started_once,
         eras::a_child_serves_every_version,
+        failed_starts::a_program_that_prints_its_usage_and_exits_is_reported_at_once,
+        failed_starts::what_a_program_printed_before_its_messages_is_in_the_error_of_its_exit,
+        failed_starts::a_silent_program_is_reported_at_the_connect_timeout,
+        failed_starts::the_lines_of_a_silent_program_are_reported,
+        failed_starts::a_program_that_prints_without_end_is_ended,
+        failed_starts::control_characters_of_a_program_are_escaped,
+        failed_starts::silence_is_a_warning_after_5_s_and_an_error_after_30_s,
+        failed_starts::a_missing_program_is_reported_with_the_path_that_was_searched,
+        failed_starts::frequent_mistakes_in_commands_are_named,
         spawning::lines_that_a_child_prints_to_its_output_are_ignored,
         serving::printing_does_not_reach_the_wire,
         serving::a_child_that_inherits_input_and_output_does_not_reach_the_wire,
@@ -71,7 +84,6 @@ fn main() -> ExitCode {
         spawning::restart_remembers_the_version_of_the_child,
         spawning::a_failed_restart_can_be_retried,
         spawning::a_client_without_a_child_cannot_be_restarted,
-        spawning::a_missing_program_is_a_transport_error,
     ])
 }
 

@@ -18,6 +18,15 @@ pub(crate) fn command(program: &str) -> Command {
     std_command(program).into()
 }
 
+/// A command that runs a shell script, whose `$0` is this executable as `program`.
+pub(crate) fn script(program: &str, script: &str) -> Command {
+    let executable = std::env::current_exe().unwrap();
+    Command::new("sh")
+        .args(["-c", script])
+        .arg(executable)
+        .env(VARIABLE, program)
+}
+
 pub(crate) fn std_command(program: &str) -> std::process::Command {
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
     command.env(VARIABLE, program);
@@ -36,6 +45,10 @@ pub(crate) fn run(program: &str) -> ExitCode {
                 std::process::exit(3);
             }
             answer_legacy(message)
+        }),
+        "exits_at_call" => serve_lines(|message| match message["method"].as_str() {
+            Some("tools/call") => std::process::exit(3),
+            _ => answer_legacy(message),
         }),
         "hangs_after_probe" => hang_after_probe(|| {}),
         "exits_at_handshake" => hang_after_probe(|| std::process::exit(3)),

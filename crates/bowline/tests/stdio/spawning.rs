@@ -273,18 +273,6 @@ pub(crate) async fn a_client_without_a_child_cannot_be_restarted() {
     assert!(client.ping().await.is_ok(), "the client still works");
 }
 
-pub(crate) async fn a_missing_program_is_a_transport_error() {
-    let error = Client::spawn(Command::new("no-such-program-anywhere"))
-        .await
-        .unwrap_err();
-
-    assert!(matches!(error, Error::Transport { .. }), "{error:?}");
-    assert!(
-        error.to_string().contains("no-such-program-anywhere"),
-        "{error}"
-    );
-}
-
 pub(crate) async fn calls_return_at_their_deadlines_while_the_child_does_not_read_its_pipe() {
     let (client, mut stderr) = shell("echo $$ >&2; exec sleep 600").await;
     let child = pid_of(&stderr.recv().await.unwrap());

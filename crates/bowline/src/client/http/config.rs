@@ -51,25 +51,6 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the timeout for making a connection, including DNS, every address, a proxy and TLS. 10 s by default.
-    ///
-    /// Ignored if [`ClientBuilder::http_client`](Self::http_client) is set.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # async fn example() -> bowline::Result<()> {
-    /// use std::time::Duration;
-    ///
-    /// let connect = bowline::Client::connect("https://tools.example/mcp");
-    /// let client = connect.connect_timeout(Duration::from_secs(3)).await?;
-    /// # Ok(()) }
-    /// ```
-    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.http.connection.connect_timeout = timeout;
-        self
-    }
-
     /// Uses HTTP/2 with prior knowledge, for `http://` servers that are known to support it. Over TLS, HTTP/2 is
     /// negotiated by ALPN without this.
     ///
@@ -167,6 +148,11 @@ impl HttpConfig {
         let uri = self.url.as_ref().ok()?;
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         Some(format!("{}{path}", origin(uri)))
+    }
+
+    /// Sets the timeout for making a connection, including DNS, every address, a proxy and TLS.
+    pub(in crate::client) fn set_connect_timeout(&mut self, timeout: Duration) {
+        self.connection.connect_timeout = timeout;
     }
 
     pub(in crate::client) fn identity(&self) -> Option<IdentitySource> {

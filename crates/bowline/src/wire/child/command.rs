@@ -1,14 +1,16 @@
 //! [`Command`], the builder of a server that runs as a child process.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline_core::shortened;
 use tokio::sync::oneshot;
 
-use super::{ChildHandle, ChildWire, ClosableStdin, Lines, Reaper, StderrTail};
+use super::{ChildHandle, ChildOutput, ChildWire, Lines, Reaper, StdinPipe};
 use crate::wire::EngineWire;
 use crate::{Error, Result};
 
@@ -137,13 +139,10 @@ impl Command {
     /// Starts the child and the task that reaps it. Must be called in a tokio runtime.
     pub(crate) fn spawn(&mut self) -> Result<(Box<dyn EngineWire>, ChildHandle)> {
         self.prepare();
-        let mut child = self.command.spawn().map_err(|error| {
-            let program = self.command.as_std().get_program().to_string_lossy();
-            Error::Transport {
-                what: format!("failed to start `{program}`"),
-                source: Some(error.into()),
-            }
-        })?;
+        let mut child = self
+            .command
+            .spawn()
+            .map_err(|error| self.start_error(error))?;
         let (Some(input), Some(output), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
@@ -151,18 +150,65 @@ impl Command {
                 "stdin, stdout and stderr of a child must be pipes",
             ));
         };
-        let stderr_tail = Arc::new(StderrTail::default());
-        let read_stderr = stderr_tail.clone().read(stderr, self.on_stderr.clone());
+        let program = self.command.as_std().get_program().to_string_lossy();
+        let printed = Arc::new(ChildOutput::new(&program));
+        let read_stderr = printed.clone().read_stderr(stderr, self.on_stderr.clone());
         let (alive, released) = oneshot::channel();
-        let (handle, exited) = Reaper::start(child, self.grace, released, read_stderr);
+        let (process, exited) = Reaper::start(child, self.grace, released, read_stderr);
+        let (input, input_monitor) = StdinPipe::new(input);
         let wire = ChildWire {
-            lines: Lines::new(output, ClosableStdin(Some(input))),
+            lines: Lines::new(output, input),
             exit_signs: super::ExitSigns::default(),
             exited: Box::pin(exited),
-            stderr_tail,
+            output: printed.clone(),
+            received: 0,
+            malformed: 0,
             _alive: alive,
         };
+        let handle = ChildHandle {
+            process,
+            input: input_monitor,
+            output: printed,
+        };
         Ok((Box::new(wire), handle))
+    }
+
+    /// Returns the error of a program that could not be started, with the likely cause.
+    fn start_error(&self, error: io::Error) -> Error {
+        let command = self.command.as_std();
+        let program = command.get_program().to_string_lossy();
+        let is_missing = error.kind() == io::ErrorKind::NotFound;
+        let dir = command.get_current_dir();
+        let cause = match dir.filter(|dir| is_missing && !dir.is_dir()) {
+            Some(dir) => format!(": the working directory {} does not exist", dir.display()),
+            None if !is_missing => String::new(),
+            // A string is not split at spaces, which is the most frequent mistake.
+            None if program.contains(char::is_whitespace) => {
+                ": no such program; there is no shell, so pass arguments with `Command::args`"
+                    .into()
+            }
+            None if Path::new(&*program).components().count() > 1 => ": no such file".into(),
+            None => match self.path_variable() {
+                Some(path) => format!(
+                    ": not found in PATH ({}); install it, or give its full path",
+                    shortened(path.display())
+                ),
+                None => ": PATH is not set; give the full path of the program".into(),
+            },
+        };
+        Error::Transport {
+            what: format!("failed to start `{}`{cause}", shortened(&program)),
+            source: Some(error.into()),
+        }
+    }
+
+    /// Returns the `PATH` in which the program was looked up: that of the command, or of this process.
+    fn path_variable(&self) -> Option<OsString> {
+        let set = self.command.as_std().get_envs();
+        match set.into_iter().find(|(name, _)| *name == "PATH") {
+            Some((_, path)) => path.map(OsStr::to_owned),
+            None => std::env::var_os("PATH"),
+        }
     }
 
     fn prepare(&mut self) {

@@ -9,17 +9,20 @@
 //! ```
 //!
 //! [`ChildWire`] is owned by the driver of the connection. [`Reaper`] is a task that owns the process: it terminates
-//! the process when the wire is dropped, and reaps it. [`ChildHandle`] is the client's handle, to wait for the exit.
+//! the process when the wire is dropped, and reaps it. [`ChildHandle`] is the client's handle: it waits for the exit, and
+//! describes a child that does not answer.
 
 mod command;
 pub use command::Command;
 
 mod reaper;
-pub(crate) use reaper::ChildHandle;
-use reaper::{ExitOutcome, Reaper};
+use reaper::{ExitOutcome, ProcessHandle, Reaper};
 
-mod stderr_tail;
-use stderr_tail::StderrTail;
+mod output;
+use output::ChildOutput;
+
+mod stdin;
+use stdin::{InputMonitor, StdinPipe};
 
 use std::fmt;
 use std::io;
@@ -28,23 +31,26 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bowline_core::Message;
-use tokio::io::AsyncWrite;
-use tokio::process::ChildStdin;
+use bowline_core::mux::OutgoingMessage;
+use bowline_core::shortened;
 use tokio::sync::oneshot;
 use tokio::time::Sleep;
 
-use super::{Lines, Received, Wire};
+use super::{EngineWire, Lines, Received, WireEvent};
 
 /// A wire over the stdin and stdout of a child process.
 ///
-/// When the child exits, the wire fails with an error that contains its exit status and its last lines of stderr.
+/// When the child exits, the wire fails with an error that contains its exit status and the lines that it printed.
+/// Lines on stdout that are not messages, such as a banner, are skipped: servers must not print them, but many do.
 pub(super) struct ChildWire {
     lines: Lines,
     exit_signs: ExitSigns,
     /// Resolves when the process is reaped; `None` if the task that waits for it was dropped.
     exited: Pin<Box<dyn Future<Output = Option<ExitOutcome>> + Send>>,
-    stderr_tail: Arc<StderrTail>,
+    output: Arc<ChildOutput>,
+    /// The number of frames that were received, and of those that are not messages.
+    received: u64,
+    malformed: u64,
     /// Dropped with the wire, which makes the `Reaper` terminate the process.
     _alive: oneshot::Sender<()>,
 }
@@ -89,11 +95,9 @@ impl ChildWire {
         timer.as_mut().poll(cx)
     }
 
-    fn exit_report(&self) -> ExitReport {
-        ExitReport {
-            exit: self.exit_signs.exit.clone().flatten(),
-            stderr_tail: self.stderr_tail.to_string(),
-        }
+    fn report(&self, end: ChildEnd) -> WireEvent {
+        let output = self.output.clone();
+        Received::Broken(io::Error::other(EndReport { end, output })).into()
     }
 
     /// Handles a failed write. It is not reported: the child is probably exiting, and `poll_receive` then fails with
@@ -107,21 +111,38 @@ impl ChildWire {
     }
 }
 
-impl Wire for ChildWire {
-    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received> {
+impl EngineWire for ChildWire {
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<WireEvent> {
+        if self.malformed == self.received && self.malformed > MAX_LINES_BEFORE_MESSAGE {
+            return Poll::Ready(self.report(ChildEnd::NotAServer));
+        }
         if !self.exit_signs.output_ended {
-            match self.lines.poll_receive(cx) {
-                Poll::Ready(Received::End) => self.exit_signs.output_ended = true,
-                Poll::Ready(Received::Broken(error)) => {
+            match self.lines.poll_event(cx) {
+                Poll::Ready(WireEvent::Received(Received::End)) => {
+                    self.exit_signs.output_ended = true;
+                }
+                Poll::Ready(WireEvent::Received(Received::Broken(error))) => {
                     tracing::debug!(%error, "failed to read the child's stdout");
                     self.exit_signs.output_ended = true;
                 }
-                Poll::Ready(received) => return Poll::Ready(received),
+                Poll::Ready(event) => {
+                    self.received += 1;
+                    return Poll::Ready(event);
+                }
                 Poll::Pending => {}
             }
         }
         self.poll_ended(cx)
-            .map(|()| Received::Broken(io::Error::other(self.exit_report())))
+            .map(|()| self.report(ChildEnd::Exited(self.exit_signs.exit.clone().flatten())))
+    }
+
+    fn malformed(&mut self, frame: &[u8]) -> Option<String> {
+        self.malformed += 1;
+        let line = self.output.record_stdout(frame);
+        let (program, line) = (self.output.program(), shortened(line));
+        Some(format!(
+            "`{program}` printed to stdout, which is for messages only: `{line}`"
+        ))
     }
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -134,8 +155,8 @@ impl Wire for ChildWire {
         }
     }
 
-    fn send(&mut self, message: &Message) {
-        self.lines.send(message);
+    fn send(&mut self, outgoing: &OutgoingMessage) {
+        self.lines.send(outgoing);
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -153,55 +174,72 @@ impl Wire for ChildWire {
     }
 }
 
-/// The error of a wire whose child has exited.
+/// A handle to a child process.
+#[derive(Clone)]
+pub(crate) struct ChildHandle {
+    process: ProcessHandle,
+    input: InputMonitor,
+    output: Arc<ChildOutput>,
+}
+
+impl ChildHandle {
+    /// Makes the termination orderly: SIGTERM comes before SIGKILL.
+    pub(crate) fn request_sigterm(&self) {
+        self.process.request_sigterm();
+    }
+
+    /// Waits until the child is reaped.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: the child is reaped in any case.
+    pub(crate) async fn reaped(&self) {
+        self.process.reaped().await;
+    }
+
+    /// Returns whether the child has read input. Outside Linux, input counts as read once it is written.
+    pub(crate) fn has_read_input(&self) -> bool {
+        self.input.has_read_input()
+    }
+
+    /// Describes a child that has not answered for `time`, with the lines that it printed.
+    pub(crate) fn describe_silence(&self, time: Duration) -> String {
+        let (program, output) = (self.output.program(), &self.output);
+        format!("the server process `{program}` did not answer within {time:?}; {output}")
+    }
+}
+
+/// The error of a wire whose child has ended.
 #[derive(Debug)]
-struct ExitReport {
-    exit: Option<ExitOutcome>,
-    stderr_tail: String,
+struct EndReport {
+    end: ChildEnd,
+    output: Arc<ChildOutput>,
 }
 
-impl fmt::Display for ExitReport {
+#[derive(Debug)]
+enum ChildEnd {
+    /// With its status, if it has exited.
+    Exited(Option<ExitOutcome>),
+    /// It printed many lines and no message.
+    NotAServer,
+}
+
+impl fmt::Display for EndReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.exit {
-            Some(exit) => write!(f, "the server process ended with {exit}")?,
-            None => f.write_str("the server process closed its stdin or stdout")?,
+        let (program, output) = (self.output.program(), &self.output);
+        write!(f, "the server process `{program}` ")?;
+        match &self.end {
+            ChildEnd::Exited(Some(exit)) => write!(f, "ended with {exit}")?,
+            ChildEnd::Exited(None) => f.write_str("closed its stdin or stdout")?,
+            ChildEnd::NotAServer => f.write_str("is not an MCP server over stdio")?,
         }
-        if !self.stderr_tail.is_empty() {
-            write!(f, "; last lines of stderr:\n{}", self.stderr_tail)?;
-        }
-        Ok(())
+        write!(f, "; {output}")
     }
 }
 
-impl std::error::Error for ExitReport {}
+impl std::error::Error for EndReport {}
 
-/// The child's stdin. Shutting it down drops the pipe, since `ChildStdin::poll_shutdown` does not close it.
-struct ClosableStdin(Option<ChildStdin>);
-
-impl AsyncWrite for ClosableStdin {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match &mut self.0 {
-            Some(input) => Pin::new(input).poll_write(cx, bytes),
-            None => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
-        }
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.0 {
-            Some(input) => Pin::new(input).poll_flush(cx),
-            None => Poll::Ready(Ok(())),
-        }
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0 = None;
-        Poll::Ready(Ok(()))
-    }
-}
-
+/// How many lines a child may print before its first message.
+const MAX_LINES_BEFORE_MESSAGE: u64 = 1_000;
 /// How long to wait for the other signs of the exit after the first one.
 const LINGER: Duration = Duration::from_secs(1);

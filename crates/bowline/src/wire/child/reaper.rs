@@ -1,4 +1,4 @@
-//! [`Reaper`], the task that owns a child process until it is reaped, and [`ChildHandle`], its handle.
+//! [`Reaper`], the task that owns a child process until it is reaped, and [`ProcessHandle`], its handle.
 //!
 //! ```text
 //! running ──wire dropped, stdin closed──▶ grace period ──▶ SIGTERM ──▶ grace period ──▶ SIGKILL
@@ -36,7 +36,8 @@ pub(super) struct Reaper {
 pub(super) struct ExitOutcome(Result<ExitStatus, Arc<io::Error>>);
 
 /// A handle to a child process: requests SIGTERM, and waits for the exit.
-pub(crate) struct ChildHandle {
+#[derive(Clone)]
+pub(super) struct ProcessHandle {
     sigterm_requested: Arc<AtomicBool>,
     exited: watch::Receiver<Option<ExitOutcome>>,
 }
@@ -49,7 +50,7 @@ impl Reaper {
         released: oneshot::Receiver<()>,
         read_stderr: impl Future<Output = ()> + Send + 'static,
     ) -> (
-        ChildHandle,
+        ProcessHandle,
         impl Future<Output = Option<ExitOutcome>> + Send + 'static,
     ) {
         let sigterm_requested = Arc::new(AtomicBool::new(false));
@@ -66,7 +67,7 @@ impl Reaper {
         let (sender, exited) = watch::channel(None);
         // The task ends with the process, which is terminated when the wire is dropped.
         tokio::spawn(reaper.run(released, read_stderr, sender));
-        let handle = ChildHandle {
+        let handle = ProcessHandle {
             sigterm_requested,
             exited,
         };
@@ -154,9 +155,9 @@ impl Drop for Reaper {
     }
 }
 
-impl ChildHandle {
+impl ProcessHandle {
     /// Makes the termination orderly: SIGTERM comes before SIGKILL.
-    pub(crate) fn request_sigterm(&self) {
+    pub(super) fn request_sigterm(&self) {
         self.sigterm_requested.store(true, Ordering::Relaxed);
     }
 
@@ -165,7 +166,7 @@ impl ChildHandle {
     /// # Cancel safety
     ///
     /// Safe: the task reaps the child in any case.
-    pub(crate) async fn reaped(&self) {
+    pub(super) async fn reaped(&self) {
         wait_for_exit(self.exited.clone()).await;
     }
 }
