@@ -529,7 +529,7 @@ impl Server {
     /// ```
     #[must_use]
     pub fn lint(&self) -> Vec<Lint> {
-        let tools = self.definition.tools.snapshot();
+        let tools = self.definition().tools.snapshot();
         let entries = tools.entries().iter();
         entries
             .flat_map(|(name, entry)| lint::lint(name, &entry.item))
