@@ -70,6 +70,27 @@
 //! # assert!(server.check().is_ok());
 //! ```
 //!
+//! # Handlers that request input
+//!
+//! A handler can request input: a form or a URL for the user ([`Context::elicit`]), text from the client's model
+//! ([`Context::sample`]), or the client's folders ([`Context::roots`]). In the modern era (2026-07-28) a server sends no
+//! requests. So the call ends with the input request, the client sends it again with the answer, and **the handler runs
+//! again from its beginning**, possibly on another replica. With the same answers it must request the same input, and
+//! effects before an input request belong into [`Context::once`], which runs them once per call:
+//!
+//! ```
+//! # use bowline::prelude::*;
+//! # use bowline::schemars::{self, JsonSchema};
+//! # #[derive(serde::Deserialize, JsonSchema)] struct Payment { card: String }
+//! # async fn reserve() -> u64 { 7 }
+//! #[tool]
+//! async fn book(cx: Context) -> Result<String, ToolError> {
+//!     let ticket = cx.once("ticket", reserve()).await?; // without `once`, a second ticket is reserved
+//!     let _: Payment = cx.elicit("payment", format!("Pay for ticket {ticket}?")).await?;
+//!     Ok(format!("ticket {ticket} is paid"))
+//! }
+//! ```
+//!
 //! # Transports
 //!
 //! | transport | server | client |
