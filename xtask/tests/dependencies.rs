@@ -49,7 +49,7 @@ fn packages(package: &str, options: &[&str]) -> BTreeSet<String> {
 const DIRECT: [(&str, &[&str]); 2] = [
     (
         "bowline-types",
-        &["bytes", "serde", "serde_json", "thiserror"],
+        &["base64", "bytes", "serde", "serde_json", "thiserror"],
     ),
     (
         "bowline-core",

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::json::push_string;
 use crate::union::{self, TaggedUnion};
-use crate::{Json, Meta, Resource, ResourceContents};
+use crate::{InvalidBase64, Json, Meta, Resource, ResourceContents, binary};
 
 /// One block of content in a prompt or a tool's result.
 ///
@@ -46,6 +46,31 @@ impl ContentBlock {
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         TextContent::new(text).into()
+    }
+
+    /// Creates an image from its bytes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline_types::ContentBlock;
+    ///
+    /// let block = ContentBlock::image([0x89, b'P', b'N', b'G'], "image/png");
+    /// assert_eq!(
+    ///     serde_json::to_string(&block)?,
+    ///     r#"{"type":"image","data":"iVBORw==","mimeType":"image/png"}"#
+    /// );
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
+    #[must_use]
+    pub fn image(bytes: impl AsRef<[u8]>, mime_type: impl Into<String>) -> Self {
+        ImageContent::from_bytes(bytes, mime_type).into()
+    }
+
+    /// Creates audio from its bytes.
+    #[must_use]
+    pub fn audio(bytes: impl AsRef<[u8]>, mime_type: impl Into<String>) -> Self {
+        AudioContent::from_bytes(bytes, mime_type).into()
     }
 
     /// Returns the text, if it is a block of text.
@@ -205,6 +230,21 @@ impl ImageContent {
             meta: None,
         }
     }
+
+    /// Creates an image from its bytes, as base64.
+    #[must_use]
+    pub fn from_bytes(bytes: impl AsRef<[u8]>, mime_type: impl Into<String>) -> Self {
+        Self::new(binary::encode(bytes), mime_type)
+    }
+
+    /// Decodes [`data`](Self::data).
+    ///
+    /// # Errors
+    ///
+    /// If it is not base64.
+    pub fn bytes(&self) -> Result<Vec<u8>, InvalidBase64> {
+        binary::decode(&self.data)
+    }
 }
 
 /// Audio.
@@ -234,6 +274,21 @@ impl AudioContent {
             annotations: None,
             meta: None,
         }
+    }
+
+    /// Creates audio from its bytes, as base64.
+    #[must_use]
+    pub fn from_bytes(bytes: impl AsRef<[u8]>, mime_type: impl Into<String>) -> Self {
+        Self::new(binary::encode(bytes), mime_type)
+    }
+
+    /// Decodes [`data`](Self::data).
+    ///
+    /// # Errors
+    ///
+    /// If it is not base64.
+    pub fn bytes(&self) -> Result<Vec<u8>, InvalidBase64> {
+        binary::decode(&self.data)
     }
 }
 
@@ -428,5 +483,30 @@ mod tests {
         let block: ContentBlock = serde_json::from_value(value.clone()).unwrap();
 
         assert_eq!(serde_json::to_value(block).unwrap(), value);
+    }
+
+    #[test]
+    fn bytes_survive_the_way_through_json() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let image = ImageContent::from_bytes(&bytes, "image/png");
+        let audio = AudioContent::from_bytes([], "audio/wav");
+
+        let image: ImageContent =
+            serde_json::from_str(&serde_json::to_string(&image).unwrap()).unwrap();
+
+        assert_eq!(image.bytes().unwrap(), bytes);
+        assert_eq!(audio.bytes().unwrap(), [0_u8; 0]);
+        assert_eq!(ContentBlock::image(&bytes, "image/png"), image.into());
+        assert_eq!(ContentBlock::audio([], "audio/wav"), audio.into());
+    }
+
+    #[test]
+    fn text_that_is_not_base64_is_an_error() {
+        for data in ["x", "a b=", "_-8=", "AAA"] {
+            assert!(
+                ImageContent::new(data, "image/png").bytes().is_err(),
+                "{data}"
+            );
+        }
     }
 }

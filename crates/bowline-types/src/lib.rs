@@ -73,6 +73,9 @@ pub use capabilities::{
     ResourcesCapability, RootsCapability, SamplingCapability, ServerCapabilities, ToolsCapability,
 };
 
+mod binary;
+pub use binary::InvalidBase64;
+
 mod content;
 pub use content::{
     Annotations, AudioContent, ContentBlock, EmbeddedResource, ImageContent, ResourceLink, Role,

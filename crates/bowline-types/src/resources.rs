@@ -4,7 +4,9 @@ use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::number::{optional_count, optional_ttl};
-use crate::{Annotations, CacheScope, Cursor, Icon, InputResponses, Meta, ResultType};
+use crate::{
+    Annotations, CacheScope, Cursor, Icon, InputResponses, InvalidBase64, Meta, ResultType, binary,
+};
 
 /// The definition of a resource.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -240,6 +242,32 @@ impl BlobResourceContents {
             blob: blob.into(),
             meta: None,
         }
+    }
+
+    /// Creates contents from a URI and bytes, as base64.
+    #[must_use]
+    pub fn from_bytes(uri: impl Into<String>, bytes: impl AsRef<[u8]>) -> Self {
+        Self::new(uri, binary::encode(bytes))
+    }
+
+    /// Decodes [`blob`](Self::blob).
+    ///
+    /// # Errors
+    ///
+    /// If it is not base64.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline_types::BlobResourceContents;
+    ///
+    /// let contents = BlobResourceContents::from_bytes("docs://logo", [1, 2, 3]);
+    /// assert_eq!(contents.blob, "AQID");
+    /// assert_eq!(contents.bytes()?, [1, 2, 3]);
+    /// # Ok::<(), bowline_types::InvalidBase64>(())
+    /// ```
+    pub fn bytes(&self) -> Result<Vec<u8>, InvalidBase64> {
+        binary::decode(&self.blob)
     }
 }
 

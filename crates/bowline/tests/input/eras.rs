@@ -143,6 +143,35 @@ async fn sampling_and_roots_work_in_every_era() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn roots_are_requested_once_per_call() {
+    let tool = Tool::raw("roots", json!({"type": "object"}), async |_, cx| {
+        // A dropped request does not keep the others from the answer.
+        drop(cx.roots());
+        let (one, other) = tokio::try_join!(cx.roots(), cx.roots())?;
+        let third = cx.roots().await?;
+        assert_eq!((&one, &one), (&other, &third));
+        Ok(CallToolResult::text(one.roots[0].uri.clone()))
+    });
+    let server = Server::new("roots", "1.0.0").tool(tool);
+    for config in CONFIGURATIONS {
+        let host_log = HostLog::default();
+        let asked = host_log.clone();
+        let host = Host::new().roots(move || {
+            asked.push("roots");
+            async { vec![Root::new("file:///here")] }
+        });
+        let client = connect(&server, host, config).await;
+
+        for calls in 1..=2 {
+            let reply = client.call_tool("roots", ()).await.unwrap();
+
+            assert_eq!(reply.text(), "file:///here", "{config:?}");
+            assert_eq!(host_log.all().len(), calls, "{config:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn prompts_and_resources_elicit_like_tools() {
     let prompt = Prompt::raw("letter", async |_, cx| {
         let to: TextForm = cx.elicit("to", "To whom?").await?;

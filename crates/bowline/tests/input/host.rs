@@ -173,14 +173,14 @@ async fn the_total_timeout_applies_to_the_sum_of_all_rounds() {
     let slow = Tool::raw("slow", json!({"type": "object"}), async |_, cx: Context| {
         for _ in 0..3 {
             sleep(Duration::from_secs(2)).await;
-            cx.roots().await?;
+            let _: TextForm = cx.elicit("more", "More?").await?;
         }
         Ok(CallToolResult::text("done"))
     });
     let server = Server::new("slow", "1").tool(slow);
-    let host = Host::new().roots(|| async {
+    let host = Host::new().elicitation(|_| async {
         sleep(Duration::from_secs(60)).await; // does not count towards the timeouts
-        Vec::new()
+        ElicitResult::accept(json!({"text": "yes"}))
     });
     let client = modern_client(&server, host).await;
     let call = |total| {

@@ -32,6 +32,7 @@ use std::time::Duration;
 use bowline_core::era::{ElicitationModes, InputMechanism, Request};
 use bowline_core::input::{InputKind, InputStatus, RawInputRequest, ServerRound};
 use bowline_types::{ElicitMode, Json, RpcError};
+use tokio::sync::OnceCell;
 
 use super::{Answer, CallOptions, Context};
 use crate::sync::Mutex;
@@ -43,6 +44,8 @@ pub(crate) struct InputRound {
     state: Mutex<RoundState>,
     /// The timeout of server-to-client requests.
     timeout: Duration,
+    /// The answer to `roots/list`, which is requested once: the roots do not depend on the handler's state.
+    roots: OnceCell<Json>,
     /// Guards `Context::once` against a repeated `requestState`; `None` in a first round, which has none.
     once: Option<OnceGuard>,
 }
@@ -77,6 +80,7 @@ impl InputRound {
                 rejected: None,
             }),
             timeout,
+            roots: OnceCell::new(),
         }
     }
 
@@ -181,12 +185,33 @@ impl Drop for PendingInputRequest {
 }
 
 impl Context {
-    /// Gets an answer from the client.
+    /// Gets an answer from the client, or the roots that it sent before.
     ///
     /// # Cancel safety
     ///
     /// Dropping it cancels the input request.
     async fn ask(
+        &self,
+        key: &str,
+        input_request: RawInputRequest,
+        options: InputRequestOptions,
+    ) -> Result<Json, InputError> {
+        match self.input() {
+            // A concurrent request waits for the first one, and takes its place if that is dropped or fails.
+            Some(input) if input_request.kind == InputKind::Roots => {
+                let ask = || self.ask_client(key, input_request, options);
+                input.roots.get_or_try_init(ask).await.cloned()
+            }
+            _ => self.ask_client(key, input_request, options).await,
+        }
+    }
+
+    /// Gets an answer from the client.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it cancels the input request.
+    async fn ask_client(
         &self,
         key: &str,
         input_request: RawInputRequest,

@@ -31,7 +31,8 @@ impl Context {
     ///
     /// The key identifies the input request within the request being handled. Each use of a key sends a new request.
     ///
-    /// Code before an input request may run more than once; see [`Context::once`].
+    /// In the modern era (2026-07-28) **the handler runs again from its beginning** when the answer arrives. Wrap effects
+    /// that precede this request in [`Context::once`]; see [the front page](crate#handlers-that-request-input).
     ///
     /// # Errors
     ///
@@ -52,9 +53,11 @@ impl Context {
     ///     name: String,
     /// }
     ///
-    /// async fn greet(cx: Context) -> Result<String, InputError> {
-    ///     let Name { name } = cx.elicit("name", "Who are you?").await?;
-    ///     Ok(format!("Hello, {name}!"))
+    /// # async fn reserve_seat() -> u32 { 12 }
+    /// async fn book(cx: Context) -> Result<String, InputError> {
+    ///     let seat = cx.once("seat", reserve_seat()).await?; // reserved once, although this function runs twice
+    ///     let Name { name } = cx.elicit("name", format!("Who will sit on {seat}?")).await?;
+    ///     Ok(format!("Seat {seat} is for {name}."))
     /// }
     /// ```
     pub fn elicit<T>(&self, key: impl Into<String>, message: impl Into<String>) -> Elicitation<T>
@@ -78,6 +81,9 @@ impl Context {
     ///
     /// Success means that the user consented to open the URL, not that the interaction there was completed.
     ///
+    /// In the modern era (2026-07-28) **the handler runs again from its beginning** when the answer arrives. Wrap effects
+    /// that precede this request in [`Context::once`]; see [the front page](crate#handlers-that-request-input).
+    ///
     /// # Errors
     ///
     /// See [`InputError`].
@@ -85,6 +91,20 @@ impl Context {
     /// # Cancel safety
     ///
     /// Dropping the future cancels the input request.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use bowline::Context;
+    /// # use bowline::exchange::InputError;
+    /// # async fn create_order() -> u32 { 7 }
+    /// async fn pay(cx: Context) -> Result<String, InputError> {
+    ///     let order = cx.once("order", create_order()).await?; // created once, although this function runs twice
+    ///     let url = format!("https://example.com/pay/{order}");
+    ///     cx.elicit_url("payment", "Please pay.", url).await?;
+    ///     Ok(format!("Order {order} waits for the payment."))
+    /// }
+    /// ```
     pub fn elicit_url(
         &self,
         key: impl Into<String>,
@@ -106,6 +126,9 @@ impl Context {
     /// Sends `elicitation/create` with the given params and returns the result. The content of an accepted form is
     /// validated against the requested schema.
     ///
+    /// In the modern era (2026-07-28) **the handler runs again from its beginning** when the answer arrives. Wrap effects
+    /// that precede this request in [`Context::once`]; see [the front page](crate#handlers-that-request-input).
+    ///
     /// # Errors
     ///
     /// See [`InputError`].
@@ -113,6 +136,19 @@ impl Context {
     /// # Cancel safety
     ///
     /// Dropping the future cancels the input request.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use bowline::Context;
+    /// # use bowline::exchange::InputError;
+    /// # use bowline::types::{ElicitRequestFormParams, ElicitResult};
+    /// # async fn reserve_seat() -> u32 { 12 }
+    /// async fn book(cx: Context, form: ElicitRequestFormParams) -> Result<ElicitResult, InputError> {
+    ///     let _seat = cx.once("seat", reserve_seat()).await?; // reserved once, although this function runs twice
+    ///     cx.elicit_raw("passenger", form).await
+    /// }
+    /// ```
     pub fn elicit_raw(
         &self,
         key: impl Into<String>,
@@ -139,6 +175,9 @@ impl Context {
     ///
     /// Each tool use among the messages must be followed by its result; otherwise the future fails.
     ///
+    /// In the modern era (2026-07-28) **the handler runs again from its beginning** when the answer arrives. Wrap effects
+    /// that precede this request in [`Context::once`]; see [the front page](crate#handlers-that-request-input).
+    ///
     /// # Errors
     ///
     /// See [`InputError`].
@@ -154,8 +193,10 @@ impl Context {
     /// use bowline::exchange::InputError;
     /// use bowline::types::{CreateMessageRequestParams, Role, SamplingMessage, TextContent};
     ///
+    /// # async fn buy_topic() -> String { "the sea".into() }
     /// async fn haiku(cx: Context) -> Result<String, InputError> {
-    ///     let message = SamplingMessage::new(Role::User, TextContent::new("A haiku, please."));
+    ///     let topic = cx.once("topic", buy_topic()).await?; // bought once, although this function runs twice
+    ///     let message = SamplingMessage::new(Role::User, TextContent::new(format!("A haiku on {topic}, please.")));
     ///     let written = cx.sample("haiku", &CreateMessageRequestParams::new(vec![message], 100)).await?;
     ///     Ok(format!("{:?}", written.content))
     /// }
@@ -171,7 +212,11 @@ impl Context {
         PendingInput::new(self, key.into(), input_request, decode)
     }
 
-    /// Requests the client's roots (`roots/list`): the `file://` URIs that the server may work in.
+    /// Requests the client's roots (`roots/list`): the `file://` URIs that the server may work in. They are requested
+    /// once per handled request; later calls return the same roots.
+    ///
+    /// In the modern era (2026-07-28) **the handler runs again from its beginning** when the answer arrives. Wrap effects
+    /// that precede this request in [`Context::once`]; see [the front page](crate#handlers-that-request-input).
     ///
     /// # Errors
     ///
@@ -187,8 +232,11 @@ impl Context {
     /// use bowline::Context;
     /// use bowline::exchange::InputError;
     ///
-    /// async fn folders(cx: Context) -> Result<usize, InputError> {
-    ///     Ok(cx.roots().await?.roots.len())
+    /// # async fn start_scan() -> u32 { 1 }
+    /// async fn scan(cx: Context) -> Result<String, InputError> {
+    ///     let scan = cx.once("scan", start_scan()).await?; // started once, although this function runs twice
+    ///     let roots = cx.roots().await?.roots;
+    ///     Ok(format!("Scan {scan} reads {} folders.", roots.len()))
     /// }
     /// ```
     pub fn roots(&self) -> PendingInput<ListRootsResult> {
