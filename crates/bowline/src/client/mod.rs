@@ -174,8 +174,8 @@ impl Client {
     /// stderr. The child is terminated with the connection and never outlives it; [`Client::close`] returns after it
     /// was reaped. [`Command`] documents what it inherits and how it is terminated.
     ///
-    /// If the child exits at the version probe, or [does not respond](ClientBuilder::respawn_after) after it, as some older
-    /// servers do, it is started once more. Later it is started again only by [`Client::restart`].
+    /// If the child exits at the version probe, or [does not respond](ClientBuilder::respawn_after) after it, as some
+    /// older servers do, it is started once more. Later it is started again only by [`Client::restart`].
     ///
     /// # Examples
     ///
@@ -282,7 +282,8 @@ impl Client {
             .set_principal(principal.into());
     }
 
-    /// Returns the server's protocol version and capabilities, for [`ClientBuilder::known_server`] at the next connection.
+    /// Returns the server's protocol version and capabilities, for [`ClientBuilder::known_server`] at the next
+    /// connection.
     #[must_use]
     pub fn known_server(&self) -> KnownServer {
         KnownServer::new(self.dialect(), self.server().cloned())

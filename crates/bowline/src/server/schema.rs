@@ -1,5 +1,6 @@
-//! JSON Schema 2020-12 of Rust types, in the form that models read best: inlined instead of with `$ref`, without names of
-//! Rust types, and with one type for each member: an `Option<T>` is an optional `T`. A `null` for it is still accepted.
+//! JSON Schema 2020-12 of Rust types, in the form that models read best: inlined instead of with `$ref`, without names
+//! of Rust types, and with one type for each member: an `Option<T>` is an optional `T`. A `null` for it is still
+//! accepted.
 
 use bowline_types::Json;
 use schemars::generate::SchemaSettings;
