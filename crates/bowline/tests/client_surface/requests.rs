@@ -408,7 +408,7 @@ async fn an_invalid_extension_identifier_is_rejected() {
 
 /// The first call has the turn to list the tools, and is not polled while the second one is awaited.
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_not_polled_does_not_block_the_validation_of_another() {
+async fn a_call_that_is_not_polled_does_not_block_another() {
     let (client, mut server) = modern().await;
     let structured = || json!({"content": [], "structuredContent": {}});
     let mut first = client.call_tool("first", ()).start();
@@ -424,10 +424,7 @@ async fn a_call_that_is_not_polled_does_not_block_the_validation_of_another() {
     let second = client.call_tool("second", ()).into_future();
     let answering = async {
         server.expect("tools/call").await.answer(structured());
-        server
-            .expect("tools/list")
-            .await
-            .answer(json!({"tools": []}));
+        server.expect_nothing().await;
     };
     let (reply, ()) = tokio::join!(second, answering);
 
