@@ -1,9 +1,9 @@
 //! The deadlines of pending calls.
 //!
-//! A call has an idle deadline, which progress restarts, and a total deadline, which is fixed. Idle deadlines are
-//! paused while the peer waits for us. Both deadlines of a call are paused while it is delayed on our side.
+//! A call has an idle deadline, which progress restarts, and a total deadline, which is fixed. All deadlines are paused
+//! while the peer waits for us, and those of one call while it is delayed on our side.
 //!
-//! Calls are queued by a time that is never later than their first deadline. Pausing and resuming idle deadlines does
+//! Calls are queued by a time that is never later than their first deadline. Pausing and resuming all deadlines does
 //! not touch the queue, because a peer controls how often that happens. A call whose queue time comes before its
 //! deadline is queued again.
 
@@ -16,24 +16,15 @@ use super::{CallId, CallTimeout};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallDeadlines {
     idle: Option<(Instant, Duration)>,
+    /// As a time of the [`PausableClock`].
     total: Option<(Instant, Duration)>,
+    /// The start of its own pause, as a time of the [`PausableClock`].
     paused_since: Option<Instant>,
     /// Its time in the queue.
     queued: Option<Instant>,
 }
 
 impl CallDeadlines {
-    pub(super) fn new(now: Instant, idle: Option<Duration>, total: Option<Duration>) -> Self {
-        // A deadline beyond the range of `Instant` never passes.
-        let at = |after: Duration| now.checked_add(after).map(|at| (at, after));
-        Self {
-            idle: idle.and_then(at),
-            total: total.and_then(at),
-            paused_since: None,
-            queued: None,
-        }
-    }
-
     /// Restarts the idle deadline.
     fn restart_idle(&mut self, now: Instant) {
         self.idle = self
@@ -42,33 +33,33 @@ impl CallDeadlines {
     }
 
     /// Resumes both deadlines. The time since `paused_since` does not count.
-    fn resume(&mut self, now: Instant) {
+    fn resume(&mut self, now: Instant, clock: &PausableClock) {
         let Some(since) = self.paused_since.take() else {
             return;
         };
         self.restart_idle(now);
-        let paused = now.saturating_duration_since(since);
+        let paused = clock.at(now).saturating_duration_since(since);
         self.total = self
             .total
             .and_then(|(at, after)| Some((at.checked_add(paused)?, after)));
     }
 
-    /// Returns the earlier of the active deadlines.
-    fn first(&self, idle: IdleState) -> Option<(Instant, CallTimeout)> {
+    /// Returns the earlier of the deadlines, as if all deadlines were resumed now if they are paused: they cannot pass
+    /// earlier.
+    fn earliest(&self, clock: &PausableClock) -> Option<(Instant, CallTimeout)> {
         if self.paused_since.is_some() {
             return None;
         }
         let idle = self.idle.and_then(|(at, after)| {
-            let at = match idle {
-                IdleState::Active => at,
-                IdleState::ActiveSince(resumed) => at.max(resumed.checked_add(after)?),
-                IdleState::Paused => return None,
+            let at = match clock.resumed_at {
+                Some(resumed) => at.max(resumed.checked_add(after)?),
+                None => at,
             };
             Some((at, CallTimeout::Idle(after)))
         });
-        let total = self
-            .total
-            .map(|(at, after)| (at, CallTimeout::Total(after)));
+        let total = self.total.and_then(|(at, after)| {
+            Some((at.checked_add(clock.paused)?, CallTimeout::Total(after)))
+        });
         match (idle, total) {
             (Some(idle), Some(total)) => Some(if total.0 <= idle.0 { total } else { idle }),
             (one, other) => one.or(other),
@@ -80,37 +71,70 @@ impl CallDeadlines {
 #[derive(Debug, Default)]
 pub(super) struct DeadlineQueue {
     queue: BTreeSet<(Instant, CallId)>,
-    idle: IdleState,
-    /// Calls whose queue time came while idle deadlines were paused. They are queued by their total deadline, if any.
+    clock: PausableClock,
+    /// Calls whose queue time came while all deadlines were paused. They are not queued.
     paused: BTreeSet<CallId>,
     /// How often a call was queued.
     #[cfg(test)]
     moves: usize,
 }
 
-/// Whether idle deadlines are active.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum IdleState {
-    #[default]
-    Active,
-    /// Active since then, as if every call had made progress at that time.
-    ActiveSince(Instant),
-    Paused,
+/// A clock that stands still while all deadlines are paused.
+#[derive(Debug, Default)]
+struct PausableClock {
+    /// The start of the current pause.
+    paused_since: Option<Instant>,
+    /// The end of the last pause. Idle deadlines restart then, as if every call had made progress.
+    resumed_at: Option<Instant>,
+    /// The total time of the pauses that have ended.
+    paused: Duration,
+}
+
+impl PausableClock {
+    /// Returns the total time of the pauses.
+    fn paused_for(&self, now: Instant) -> Duration {
+        let current = self.paused_since;
+        self.paused + current.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+
+    /// Returns the time of this clock.
+    fn at(&self, now: Instant) -> Instant {
+        now.checked_sub(self.paused_for(now)).unwrap_or(now)
+    }
 }
 
 impl DeadlineQueue {
-    pub(super) fn insert(&mut self, call: CallId, deadlines: &mut CallDeadlines) {
-        // Queued even while paused: once resumed, the idle deadline is not earlier than this.
-        let first = deadlines.first(match self.idle {
-            IdleState::Paused => IdleState::Active,
-            active => active,
-        });
-        self.queue_at(first.map(|(at, _)| at), call, deadlines);
+    /// Starts the deadlines of a call.
+    pub(super) fn start(
+        &mut self,
+        now: Instant,
+        call: CallId,
+        idle: Option<Duration>,
+        total: Option<Duration>,
+    ) -> CallDeadlines {
+        // A deadline beyond the range of `Instant` never passes.
+        let after = |now: Instant| move |after| now.checked_add(after).map(|at| (at, after));
+        let mut deadlines = CallDeadlines {
+            idle: idle.and_then(after(now)),
+            total: total.and_then(after(self.clock.at(now))),
+            paused_since: None,
+            queued: None,
+        };
+        self.insert(call, &mut deadlines);
+        deadlines
     }
 
-    /// Returns the earlier of a call's active deadlines.
+    pub(super) fn insert(&mut self, call: CallId, deadlines: &mut CallDeadlines) {
+        let at = deadlines.earliest(&self.clock).map(|(at, _)| at);
+        self.queue_at(at, call, deadlines);
+    }
+
+    /// Returns the earlier of a call's deadlines, unless they are paused.
     pub(super) fn first(&self, deadlines: &CallDeadlines) -> Option<(Instant, CallTimeout)> {
-        deadlines.first(self.idle)
+        match self.clock.paused_since {
+            Some(_) => None,
+            None => deadlines.earliest(&self.clock),
+        }
     }
 
     fn queue_at(&mut self, at: Option<Instant>, call: CallId, deadlines: &mut CallDeadlines) {
@@ -146,25 +170,33 @@ impl DeadlineQueue {
     pub(super) fn pause(&mut self, now: Instant, call: CallId, deadlines: &mut CallDeadlines) {
         self.remove(call, deadlines);
         deadlines.queued = None;
-        deadlines.paused_since.get_or_insert(now);
+        let at = self.clock.at(now);
+        deadlines.paused_since.get_or_insert(at);
     }
 
     /// Resumes both deadlines of a call.
     pub(super) fn resume(&mut self, now: Instant, call: CallId, deadlines: &mut CallDeadlines) {
         self.remove(call, deadlines);
-        deadlines.resume(now);
+        deadlines.resume(now, &self.clock);
         self.insert(call, deadlines);
     }
 
-    /// Pauses idle deadlines.
-    pub(super) fn pause_idle(&mut self) {
-        self.idle = IdleState::Paused;
+    /// Pauses all deadlines.
+    pub(super) fn pause_all(&mut self, now: Instant) {
+        self.clock.paused_since.get_or_insert(now);
     }
 
-    /// Resumes idle deadlines; each restarts at `now`. Returns the calls to [insert](Self::insert) again.
-    pub(super) fn resume_idle(&mut self, now: Instant) -> BTreeSet<CallId> {
-        self.idle = IdleState::ActiveSince(now);
+    /// Resumes all deadlines; idle ones restart at `now`. Returns the calls to [insert](Self::insert) again.
+    pub(super) fn resume_all(&mut self, now: Instant) -> BTreeSet<CallId> {
+        self.clock.paused = self.clock.paused_for(now);
+        self.clock.paused_since = None;
+        self.clock.resumed_at = Some(now);
         std::mem::take(&mut self.paused)
+    }
+
+    /// Returns how long all deadlines were paused.
+    pub(super) fn paused_for(&self, now: Instant) -> Duration {
+        self.clock.paused_for(now)
     }
 
     /// Returns the first call in the queue and its time, which is not later than any deadline.
@@ -179,13 +211,13 @@ impl DeadlineQueue {
         call: CallId,
         deadlines: &mut CallDeadlines,
     ) -> Option<CallTimeout> {
-        let first = deadlines.first(self.idle);
+        let first = self.first(deadlines);
         if let Some((_, timeout)) = first.filter(|(at, _)| *at <= now) {
             return Some(timeout);
         }
         self.remove(call, deadlines);
         self.queue_at(first.map(|(at, _)| at), call, deadlines);
-        if self.idle == IdleState::Paused {
+        if self.clock.paused_since.is_some() {
             self.paused.insert(call);
         }
         None
@@ -205,16 +237,12 @@ mod tests {
     fn the_work_of_pausing_and_resuming_does_not_depend_on_the_number_of_calls() {
         let (now, second) = (Instant::now(), Duration::from_secs(1));
         let mut queue = DeadlineQueue::default();
-        let mut calls: Vec<_> = (0..1000)
-            .map(|at| (CallId(at), CallDeadlines::new(now, Some(second), None)))
-            .collect();
-        for (call, deadlines) in &mut calls {
-            queue.insert(*call, deadlines);
-        }
+        let mut start = |call| queue.start(now, CallId(call), Some(second), Some(2 * second));
+        let mut calls: Vec<_> = (0..1000).map(|call| (CallId(call), start(call))).collect();
 
         for _ in 0..1000 {
-            queue.pause_idle();
-            assert!(queue.resume_idle(now + second / 2).is_empty());
+            queue.pause_all(now + second / 2);
+            assert!(queue.resume_all(now + second / 2).is_empty());
         }
 
         assert_eq!(queue.moves, calls.len());

@@ -462,14 +462,20 @@ impl Mux {
         }
     }
 
-    /// Pauses all idle deadlines, because the peer may be silent while it waits for us. Total deadlines continue.
-    pub fn pause_idle(&mut self) {
-        self.pending.pause_idle();
+    /// Pauses the deadlines of all calls, because the peer waits for us; it is unknown which call it does that for.
+    pub fn pause_all_deadlines(&mut self, now: Instant) {
+        self.pending.pause_all(now);
     }
 
-    /// Resumes idle deadlines; each restarts at `now`.
-    pub fn resume_idle(&mut self, now: Instant) {
-        self.pending.resume_idle(now);
+    /// Resumes the deadlines of all calls. Idle deadlines restart at `now`, and total ones continue.
+    pub fn resume_all_deadlines(&mut self, now: Instant) {
+        self.pending.resume_all(now);
+    }
+
+    /// Returns how long the deadlines of all calls were paused, in total.
+    #[must_use]
+    pub fn all_paused_for(&self, now: Instant) -> Duration {
+        self.pending.paused_for(now)
     }
 
     /// Pauses both deadlines of a call that is delayed on our side, for example by authorization. Returns the call.

@@ -39,7 +39,7 @@ pub struct CallOptions {
     /// The maximum time in total.
     pub timeout: Option<Duration>,
     /// Whether abandoning the call sends a cancel. [`AbandonReason::Cancelled`] always does.
-    pub cancel_on_drop: bool,
+    pub cancel_on_abandon: bool,
     /// The request of the peer whose handler makes the call; see [`OutgoingMessage`].
     pub within: Option<InFlightId>,
 }
@@ -51,7 +51,7 @@ impl Default for CallOptions {
             progress_token: None,
             idle_timeout: None,
             timeout: None,
-            cancel_on_drop: true,
+            cancel_on_abandon: true,
             within: None,
         }
     }
@@ -66,7 +66,7 @@ pub(super) struct PendingCall {
     /// The request, until it is sent.
     unsent: Option<UnsentRequest>,
     may_be_cancelled: bool,
-    cancel_on_drop: bool,
+    cancel_on_abandon: bool,
     /// Whether notifications may carry its id, and the peer may cancel it.
     is_subscription: bool,
     within: Option<InFlightId>,
@@ -103,7 +103,7 @@ impl PendingCall {
     /// Returns whether abandoning the call for this reason sends a cancel.
     pub(super) fn sends_cancel_for(&self, reason: &AbandonReason) -> bool {
         self.may_be_cancelled
-            && (self.cancel_on_drop || matches!(reason, AbandonReason::Cancelled(_)))
+            && (self.cancel_on_abandon || matches!(reason, AbandonReason::Cancelled(_)))
     }
 }
 
@@ -145,18 +145,18 @@ impl PendingCalls {
 
         self.last_call += 1;
         let call = CallId(self.last_call);
-        let mut deadlines = CallDeadlines::new(now, options.idle_timeout, options.timeout);
         self.by_id.insert(CorrelationKey::from(&id), call);
         if let Some(token) = &token {
             self.by_token.insert(token.clone(), call);
         }
-        self.deadline_queue.insert(call, &mut deadlines);
+        let (idle, total) = (options.idle_timeout, options.timeout);
+        let deadlines = self.deadline_queue.start(now, call, idle, total);
         let pending = PendingCall {
             id,
             token,
             deadlines,
             may_be_cancelled: !NEVER_CANCELLED.contains(&&*method),
-            cancel_on_drop: options.cancel_on_drop,
+            cancel_on_abandon: options.cancel_on_abandon,
             is_subscription: method == SubscriptionsListenRequest::NAME,
             within: options.within,
             unsent: Some(UnsentRequest {
@@ -279,17 +279,21 @@ impl PendingCalls {
         Some(call)
     }
 
-    pub(super) fn pause_idle(&mut self) {
-        self.deadline_queue.pause_idle();
+    pub(super) fn pause_all(&mut self, now: Instant) {
+        self.deadline_queue.pause_all(now);
     }
 
-    pub(super) fn resume_idle(&mut self, now: Instant) {
-        for call in self.deadline_queue.resume_idle(now) {
+    pub(super) fn resume_all(&mut self, now: Instant) {
+        for call in self.deadline_queue.resume_all(now) {
             if let Some(pending) = self.calls.get_mut(&call) {
                 self.deadline_queue.remove(call, &pending.deadlines);
                 self.deadline_queue.insert(call, &mut pending.deadlines);
             }
         }
+    }
+
+    pub(super) fn paused_for(&self, now: Instant) -> Duration {
+        self.deadline_queue.paused_for(now)
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {

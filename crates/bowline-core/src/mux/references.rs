@@ -45,10 +45,9 @@ pub(super) fn read_reference(notification: &Notification) -> Reference {
 
 /// Returns the request that a `notifications/cancelled` is for; `None` for other notifications.
 pub(super) fn cancelled_request(notification: &Notification) -> Option<RequestId> {
-    if notification.method != CANCELLED {
-        return None;
-    }
-    decode(notification.params.as_ref()).map(|CancelledParams { request_id, .. }| request_id)
+    let params = notification.params.as_ref();
+    decode(params.filter(|_| notification.method == CANCELLED))
+        .map(|CancelledParams { request_id, .. }| request_id)
 }
 
 /// Creates `notifications/cancelled`.

@@ -182,7 +182,7 @@ fn abandoning_a_sent_call_sends_one_cancel() {
 #[test]
 fn abandoning_a_call_that_may_not_be_cancelled_sends_nothing() {
     let opted_out = CallOptions {
-        cancel_on_drop: false,
+        cancel_on_abandon: false,
         ..CallOptions::default()
     };
     let calls = [
@@ -465,28 +465,28 @@ fn progress_moves_the_idle_deadline_never_the_total_one() {
 }
 
 #[test]
-fn pausing_stops_idle_deadlines_but_not_total_ones() {
+fn the_deadlines_of_all_calls_are_paused_together() {
     let mut pair = MuxPair::new();
     let second = Duration::from_secs(1);
     let idle = |seconds| CallOptions {
         idle_timeout: Some(seconds * second),
         ..CallOptions::default()
     };
-    let before = pair.call_with("a", idle(2));
-    pair.client.pause_idle();
-    pair.call_with("b", idle(1));
     let limited = CallOptions {
-        timeout: Some(5 * second),
-        ..idle(2)
+        timeout: Some(4 * second),
+        ..idle(9)
     };
+    let before = pair.call_with("a", idle(2));
     let total = pair.call_with("c", limited);
+    pair.advance(second);
+    pair.client.pause_all_deadlines(pair.now);
+    pair.call_with("b", idle(1));
 
     pair.advance(5 * second);
 
-    let timeout = Err(CallFailure::Timeout(CallTimeout::Total(5 * second)));
-    assert_eq!(settled(pair.client.poll_event()), (total, timeout));
+    assert_eq!(pair.client.all_paused_for(pair.now), 5 * second);
     assert_eq!(pair.client.poll_event(), None);
-    pair.client.resume_idle(pair.now);
+    pair.client.resume_all_deadlines(pair.now);
     pair.advance(second);
     assert!(matches!(
         settled(pair.client.poll_event()).1,
@@ -496,6 +496,11 @@ fn pausing_stops_idle_deadlines_but_not_total_ones() {
     pair.advance(second);
     let timeout = Err(CallFailure::Timeout(CallTimeout::Idle(2 * second)));
     assert_eq!(settled(pair.client.poll_event()), (before, timeout));
+    assert_eq!(pair.client.poll_event(), None);
+    pair.advance(second);
+    let timeout = Err(CallFailure::Timeout(CallTimeout::Total(4 * second)));
+    assert_eq!(settled(pair.client.poll_event()), (total, timeout));
+    assert_eq!(pair.client.all_paused_for(pair.now), 5 * second);
 }
 
 #[test]

@@ -35,7 +35,8 @@ use crate::{Error, Result, deprecation};
 ///
 /// ```
 /// # async fn example(server: bowline::Server) -> bowline::Result<()> {
-/// let client = bowline::Client::in_process(&server).client_info("editor", "2.1").protocol_version("2025-11-25").await?;
+/// let client = bowline::Client::in_process(&server).client_info("editor", "2.1");
+/// let client = client.protocol_version("2025-11-25").await?;
 /// # Ok(()) }
 /// ```
 #[must_use = "a builder does nothing unless awaited"]

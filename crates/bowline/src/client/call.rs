@@ -24,8 +24,9 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
 
 use super::Client;
+use super::cache_policy::CacheMode;
 use super::input_requests::{HostAnswers, retry_pause};
-use super::known_tools::{ArgumentHeaders, ValidationStatus};
+use super::known_tools::{ArgumentHeaders, PageSource, ValidationStatus};
 use super::remembered_version::cannot_have_run;
 use super::request_builder::with_log_level;
 use super::structured;
@@ -60,12 +61,13 @@ pub struct Call {
     on_progress: Option<OnProgress>,
     rounds: Option<ClientRounds>,
     /// Whether an `input_required` result is returned to the caller instead of being answered by the host.
-    manual_input: bool,
+    pub(super) manual_input: bool,
     /// Whether the tools were listed because the server rejected the headers of the request.
     has_corrected_headers: bool,
     /// The number of changes of the tools when they were requested; 0 for other requests.
     tool_changes: u64,
-    /// When the current round began, if there is a total timeout, and the time that the earlier rounds took of it.
+    /// When the current round began, if there is a total timeout, and the time that the earlier rounds, and the earlier
+    /// pages of a list, took of it. The time in which the host or an authorizer waits for a user does not count.
     round_began: Option<Instant>,
     time_spent: Duration,
     phase: RequestPhase,
@@ -76,10 +78,11 @@ enum RequestPhase {
     /// The host is answering the input requests of the server.
     AnsweringInput(HostAnswers),
     /// The request failed. Its cause is being corrected: the server is probed if the remembered version may be wrong,
-    /// and the tools are listed if the headers were rejected. The output is whether to send the request again.
-    Correcting(BoxFuture<'static, bool>, Error),
+    /// and the tools are listed if the headers were rejected. The output is the time that it took if the request is to
+    /// be sent again.
+    Correcting(BoxFuture<'static, Option<Duration>>, Error),
     /// The result has arrived; the tools are being listed for the output schema to validate it.
-    ListingTools(BoxFuture<'static, Option<()>>, Json),
+    ListingTools(BoxFuture<'static, Duration>, Json),
     Done,
 }
 
@@ -89,14 +92,8 @@ impl Call {
         request: Request,
         options: CallOptions,
         on_progress: Option<OnProgress>,
-        exchange: Exchange,
+        time_spent: Duration,
     ) -> Self {
-        let phase = RequestPhase::Waiting(exchange);
-        let round_began = options.timeout.map(|_| Instant::now());
-        let tool_changes = match request.method == ListToolsRequest::NAME {
-            true => client.inner.notifications.tools.changes(),
-            false => 0,
-        };
         Self {
             client,
             request,
@@ -105,16 +102,35 @@ impl Call {
             rounds: None,
             manual_input: false,
             has_corrected_headers: false,
-            tool_changes,
-            round_began,
-            time_spent: Duration::ZERO,
-            phase,
+            tool_changes: 0,
+            round_began: None,
+            time_spent,
+            phase: RequestPhase::Done,
         }
     }
 
-    pub(super) fn manual_input(mut self, manual_input: bool) -> Self {
-        self.manual_input = manual_input;
-        self
+    /// Sends the request, unless it is answered already.
+    pub(super) fn start(&mut self, answered: Option<Exchange>, cache_mode: CacheMode) {
+        let in_time = self.add_time_spent(Duration::ZERO); // by the earlier pages of a list
+        let answered = answered.or_else(|| in_time.err().map(Exchange::failed));
+        let request = self.request.clone();
+        self.phase = self.open(|client, options| {
+            answered.unwrap_or_else(|| client.open(request, options, cache_mode))
+        });
+    }
+
+    /// Opens the exchange of a round.
+    fn open(&mut self, open: impl FnOnce(&Client, CallOptions) -> Exchange) -> RequestPhase {
+        if self.request.method == ListToolsRequest::NAME {
+            // Before the request is sent: a result from before a change is outdated.
+            self.tool_changes = self.client.inner.notifications.tools.changes();
+        }
+        let options = CallOptions {
+            timeout: self.remaining_time(),
+            ..self.options.clone()
+        };
+        self.round_began = options.timeout.map(|_| Instant::now());
+        RequestPhase::Waiting(open(&self.client, options))
     }
 
     /// Returns the id of the request in flight; `None` between two requests of the call and once it is done.
@@ -152,21 +168,30 @@ impl Call {
         self.on_progress.take()
     }
 
+    /// Returns how much of the total timeout was spent, if there is one.
+    pub(super) fn time_spent(&self) -> Duration {
+        self.time_spent
+    }
+
     /// Stores the tools of a `tools/list` result, or validates a `tools/call` result. Pending if the tool is not known
     /// and must be listed first.
     fn process_result(&mut self, result: Json) -> Poll<Result<Reply>> {
+        let source = match self.id() {
+            Some(_) => PageSource::Server,
+            None => PageSource::Cache, // it was not sent
+        };
+        self.phase = RequestPhase::Done;
         let inner = &self.client.inner;
         let tools = &inner.notifications.tools;
         let result = match &*self.request.method {
             ListToolsRequest::NAME => {
                 let headers = inner.current_connection().argument_headers();
-                tools.store(&result, headers, self.tool_changes)
+                tools.store(&result, headers, self.tool_changes, source)
             }
             CallToolRequest::NAME => match tools.validate(&self.request.params, &result)? {
                 ValidationStatus::Valid => result,
                 ValidationStatus::UnknownTool => {
-                    let listing = self.client.clone().relist_tools(self.options.idle_timeout);
-                    let listing = within(self.remaining_time(), listing);
+                    let listing = self.client.clone().relist_tools(self.listing_limit());
                     self.phase = RequestPhase::ListingTools(Box::pin(listing), result);
                     return Poll::Pending;
                 }
@@ -217,8 +242,7 @@ impl Call {
         Ok(RequestPhase::AnsweringInput(answers))
     }
 
-    /// Adds to the time spent: the total timeout covers all rounds, except for the time in which the host or an
-    /// authorizer waits for a user.
+    /// Adds to the time spent.
     ///
     /// # Errors
     ///
@@ -231,9 +255,11 @@ impl Call {
         }
     }
 
-    fn end_round(&mut self, paused: Duration) -> Result<()> {
-        let took = self.round_began.map(|began| began.elapsed());
-        self.add_time_spent(took.unwrap_or_default().saturating_sub(paused))
+    fn end_round(&mut self) -> Result<()> {
+        let (Some(began), RequestPhase::Waiting(exchange)) = (self.round_began, &self.phase) else {
+            return Ok(());
+        };
+        self.add_time_spent(began.elapsed().saturating_sub(exchange.paused()))
     }
 
     /// Returns the rest of the total timeout.
@@ -242,9 +268,15 @@ impl Call {
         Some(total.saturating_sub(self.time_spent))
     }
 
+    /// Returns the timeout of listing the tools for this call.
+    fn listing_limit(&self) -> Duration {
+        let limits = [self.options.idle_timeout, self.remaining_time()];
+        limits.into_iter().flatten().min().unwrap_or(Duration::MAX)
+    }
+
     /// Returns the error, or the next phase if a wrong remembered version or an outdated list of tools may have caused
     /// it.
-    fn fail_or_correct(&mut self, error: Error, paused: Duration) -> Result<RequestPhase> {
+    fn fail_or_correct(&mut self, error: Error) -> Result<RequestPhase> {
         if let Error::Timeout { after } = error
             && Some(after) == self.remaining_time()
         {
@@ -259,19 +291,22 @@ impl Call {
         {
             return Err(error);
         }
-        self.end_round(paused)?;
+        self.end_round()?;
         let left = self.remaining_time();
-        self.round_began = left.map(|_| Instant::now());
         let client = self.client.clone();
-        let correcting: BoxFuture<'static, bool> = if corrects_headers {
+        let correcting: BoxFuture<'static, _> = if corrects_headers {
             self.has_corrected_headers = true;
-            let idle_timeout = self.options.idle_timeout;
+            let listing = client.relist_tools(self.listing_limit());
             Box::pin(async move {
-                within(left, client.relist_tools(idle_timeout)).await;
-                true
+                let took = listing.await;
+                left.is_none_or(|left| took < left).then_some(took)
             })
         } else {
-            Box::pin(async move { within(left, client.correct_version()).await == Some(true) })
+            let began = Instant::now();
+            Box::pin(async move {
+                let is_corrected = within(left, client.correct_version()).await == Some(true);
+                is_corrected.then(|| began.elapsed())
+            })
         };
         Ok(RequestPhase::Correcting(correcting, error))
     }
@@ -294,15 +329,8 @@ impl Call {
         if let Some(rounds) = &self.rounds {
             request.params = rounds.retry_params().map_err(rounds_misuse)?.into();
         }
-        // It is a new request, so it must not reuse an id that the caller chose.
-        let options = CallOptions {
-            id: None,
-            timeout: self.remaining_time(),
-            ..self.options.clone()
-        };
-        self.round_began = options.timeout.map(|_| Instant::now());
-        let channel = self.client.inner.current_connection();
-        Ok(RequestPhase::Waiting(channel.open(request, options)))
+        self.options.id = None; // a new request must not reuse an id that the caller chose
+        Ok(self.open(|client, options| client.inner.current_connection().open(request, options)))
     }
 
     fn answer_input(&mut self, answers: Vec<(String, Json)>) -> Result<RequestPhase> {
@@ -329,15 +357,11 @@ impl Future for Call {
                     ExchangeEvent::Answered(Ok(Answer::InputRequired(result)))
                         if !this.manual_input =>
                     {
-                        let paused = exchange.paused();
-                        this.end_round(paused)
-                            .and_then(|()| this.start_round(&result))
+                        this.end_round().and_then(|()| this.start_round(&result))
                     }
                     ExchangeEvent::Answered(Ok(Answer::Complete(result))) => {
                         this.client.confirm_version();
-                        let paused = exchange.paused();
-                        let _ = this.end_round(paused); // the result arrived in time
-                        this.phase = RequestPhase::Done;
+                        let _ = this.end_round(); // the result arrived in time
                         match this.process_result(result) {
                             Poll::Ready(reply) => return Poll::Ready(reply),
                             Poll::Pending => continue,
@@ -349,20 +373,15 @@ impl Future for Call {
                         this.phase = RequestPhase::Done;
                         return Poll::Ready(Ok(Reply(result)));
                     }
-                    ExchangeEvent::Answered(Err(error)) => {
-                        let paused = exchange.paused();
-                        this.fail_or_correct(error, paused)
-                    }
+                    ExchangeEvent::Answered(Err(error)) => this.fail_or_correct(error),
                 },
                 RequestPhase::Correcting(correcting, error) => {
-                    let is_corrected = ready!(correcting.as_mut().poll(cx));
+                    let took = ready!(correcting.as_mut().poll(cx));
                     let error = std::mem::replace(error, Error::Closed);
                     // Resent only if the error proves that it did not run: a tool must not act twice.
-                    match is_corrected && cannot_have_run(&error) {
-                        true => this
-                            .end_round(Duration::ZERO)
-                            .and_then(|()| this.send_again()),
-                        false => Err(error),
+                    match took.filter(|_| cannot_have_run(&error)) {
+                        Some(took) => this.add_time_spent(took).and_then(|()| this.send_again()),
+                        None => Err(error),
                     }
                 }
                 RequestPhase::AnsweringInput(answers) => ready!(Pin::new(answers).poll(cx))

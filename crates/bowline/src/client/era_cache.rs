@@ -15,9 +15,10 @@ use crate::sync::Mutex;
 
 /// A cache of HTTP servers that are known to be legacy.
 ///
-/// Clients use the [process-wide](Self::shared) one unless [`ClientBuilder::era_cache`](super::ClientBuilder::era_cache) sets
-/// another. A client sends `initialize` to a cached server without probing it first, for an hour: after that the
-/// server may have been upgraded. A server that rejects `initialize` is removed and probed.
+/// Clients use the [process-wide](Self::shared) one unless
+/// [`ClientBuilder::era_cache`](super::ClientBuilder::era_cache) sets another. A client sends `initialize` to a cached
+/// server without probing it first, for an hour: after that the server may have been upgraded. A server that rejects
+/// `initialize` is removed and probed.
 ///
 /// Cheap to clone; clones share their entries. Implements `Serialize` and `Deserialize`, so that it can be saved
 /// between runs.

@@ -8,8 +8,8 @@ use crate::{Error, Result};
 
 /// The protocol version and the `server/discover` result of a server.
 ///
-/// Store it, and pass it to [`ClientBuilder::known_server`](super::ClientBuilder::known_server) the next time to connect without
-/// a probe.
+/// Store it, and pass it to [`ClientBuilder::known_server`](super::ClientBuilder::known_server) the next time to
+/// connect without a probe.
 ///
 /// # Examples
 ///

@@ -13,7 +13,7 @@ use bowline_core::shortened;
 use bowline_types::{CallToolRequest, Json, Method};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::output_validation::OutputSchema;
 use super::{Client, OutputValidation};
@@ -40,7 +40,8 @@ struct ToolTable {
     is_outdated: bool,
     /// The number of changes.
     changes: u64,
-    /// How often [`Client::relist_tools`] has listed the tools since the last change.
+    /// How often [`Client::relist_tools`] has tried to list the tools since the last change. A failed attempt counts:
+    /// otherwise every call of a server whose list fails would list again.
     listings: u64,
 }
 
@@ -55,6 +56,14 @@ struct KnownTool {
 pub(super) enum ArgumentHeaders {
     Sent,
     NotSent,
+}
+
+/// Where a `tools/list` page comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PageSource {
+    Server,
+    /// The cache, so that its invalid tools were logged before.
+    Cache,
 }
 
 /// The outcome of [`KnownTools::validate`].
@@ -88,6 +97,7 @@ impl KnownTools {
         page: &Json,
         argument_headers: ArgumentHeaders,
         requested_at: u64,
+        source: PageSource,
     ) -> Json {
         let validates = self.output_validation != OutputValidation::Off;
         let sends_headers = argument_headers == ArgumentHeaders::Sent;
@@ -100,7 +110,7 @@ impl KnownTools {
         for tool in &mut tools {
             tool.output_schema = tool.output_schema.filter(|_| validates);
             if sends_headers {
-                tool.read_headers(page);
+                tool.read_headers(page, source);
             }
         }
         let mut table = self.table.lock();
@@ -132,11 +142,12 @@ impl KnownTools {
     /// Returns the mirrored arguments of the tool that `request` calls, if there are any.
     #[allow(dead_code, reason = "called with the feature `http-client` only")]
     pub(super) fn param_headers(&self, request: &Request) -> Option<Arc<ParamHeaders>> {
-        if request.method != CallToolRequest::NAME || self.table.lock().mirrored == 0 {
+        if request.method != CallToolRequest::NAME {
             return None;
         }
-        let name = called_tool(&request.params)?;
         let table = self.table.lock();
+        // Without decoding, if there is no such tool.
+        let name = called_tool(&request.params).filter(|_| table.mirrored > 0)?;
         table.tools.get(&*name.text().ok()?)?.param_headers.clone()
     }
 
@@ -177,34 +188,35 @@ impl KnownTools {
 }
 
 impl Client {
-    /// Lists all tools, which makes them known; once for all calls that wait for it.
+    /// Lists all tools within `limit`, which makes them known; once for all calls that wait for it. Returns how much of
+    /// the limit it took.
     ///
     /// # Cancel safety
     ///
     /// Safe: if another call waits for the list, it sends a new request.
-    pub(super) async fn relist_tools(self, idle_timeout: Option<Duration>) {
+    pub(super) async fn relist_tools(self, limit: Duration) -> Duration {
         let known = &self.inner.notifications.tools;
-        let before = known.table.lock().listings;
+        let (before, began) = (known.table.lock().listings, Instant::now());
         // Not longer: the call that has the turn may not be polled, for example because this one is awaited in its
-        // `select!`. Then the tools are listed twice.
-        let _turn = timeout(MAX_TURN_WAIT, known.listing.lock()).await.ok();
+        // `select!`. Then this call continues with the tools that are known.
+        let turn = timeout(limit.min(MAX_TURN_WAIT), known.listing.lock()).await;
+        let waited = began.elapsed();
         let (listings, changes) = {
             let table = known.table.lock();
             (table.listings, table.changes)
         };
-        if listings > before {
-            return; // Another call has listed them while this one waited for its turn.
+        if turn.is_err() || listings > before {
+            return waited; // Another call lists them, or has listed them while this one waited for its turn.
         }
-        let mut list = self.list_tools().refresh();
-        if let Some(limit) = idle_timeout {
-            list = list.idle_timeout(limit);
-        }
-        if let Err(error) = list.await {
-            tracing::debug!(%error, "failed to list the tools");
+        let list = self.list_tools().refresh().idle_timeout(limit);
+        let mut list = list.timeout(limit.saturating_sub(waited)).stream();
+        if let Err(error) = list.collect().await {
+            tracing::warn!(%error, "failed to list the tools, to validate output or to correct headers");
         }
         let mut table = known.table.lock();
         // The pages before a change are outdated, so the list does not count.
         table.listings += u64::from(table.changes == changes);
+        waited + list.time_spent()
     }
 }
 
@@ -276,7 +288,7 @@ struct ListedTool<'a> {
 }
 
 impl ListedTool<'_> {
-    fn read_headers(&mut self, page: &Json) {
+    fn read_headers(&mut self, page: &Json, source: PageSource) {
         let schema = self.input_schema.map(|schema| page.part(schema));
         match schema.as_ref().map(ParamHeaders::read).transpose() {
             Ok(headers) => {
@@ -284,9 +296,11 @@ impl ListedTool<'_> {
                 self.param_headers = headers.map(Arc::new);
             }
             Err(bad) => {
-                let (name, bad) = (shortened(&self.name), shortened(bad));
-                tracing::warn!(tool = %name, %bad, "dropped a tool with an invalid `x-mcp-header` from the list");
                 self.is_invalid = true;
+                if source == PageSource::Server {
+                    let (name, bad) = (shortened(&self.name), shortened(bad));
+                    tracing::warn!(tool = %name, %bad, "dropped a tool with an invalid `x-mcp-header` from the list");
+                }
             }
         }
     }
@@ -333,9 +347,18 @@ mod tests {
     fn listed(pages: &[Json]) -> KnownTools {
         let tools = KnownTools::new(OutputValidation::ListOnce);
         for page in pages {
-            tools.store(page, ArgumentHeaders::Sent, 0);
+            store(&tools, page, 0);
         }
         tools
+    }
+
+    fn store(tools: &KnownTools, page: &Json, requested_at: u64) -> Json {
+        tools.store(
+            page,
+            ArgumentHeaders::Sent,
+            requested_at,
+            PageSource::Server,
+        )
     }
 
     fn page(tools: impl IntoIterator<Item = Value>) -> Json {
@@ -374,9 +397,9 @@ mod tests {
         assert_eq!(stored(), 15);
 
         // The same schema again takes no memory, and a shorter one frees some.
-        tools.store(&long(0), ArgumentHeaders::Sent, 0);
-        tools.store(&page([with_output_schema(0, 10)]), ArgumentHeaders::Sent, 0);
-        tools.store(&long(20), ArgumentHeaders::Sent, 0);
+        store(&tools, &long(0), 0);
+        store(&tools, &page([with_output_schema(0, 10)]), 0);
+        store(&tools, &long(20), 0);
         assert_eq!(stored(), 16);
 
         let many = listed(&[page((0..60_000).map(|tool| with_header(tool, "A")))]);
@@ -390,14 +413,14 @@ mod tests {
         let tools = listed(&[page([with_header(0, "A"), with_header(1, "A")])]);
         let bytes = tools.table.lock().bytes;
 
-        tools.store(&page([with_header(0, "B")]), ArgumentHeaders::Sent, 0);
+        store(&tools, &page([with_header(0, "B")]), 0);
         assert_eq!(tools.table.lock().bytes, bytes);
         let headers = param_headers(&tools, 0).unwrap();
         assert!(headers.names().eq(["mcp-param-b"]));
 
-        let valid = tools.store(
+        let valid = store(
+            &tools,
             &page([with_output_schema(0, 10), with_header(1, "not a token")]),
-            ArgumentHeaders::Sent,
             0,
         );
         assert_eq!(valid, page([with_output_schema(0, 10)]));
@@ -415,10 +438,10 @@ mod tests {
         assert!(param_headers(&tools, 1).is_some());
 
         // Requested before the change.
-        tools.store(&page([with_output_schema(0, 10)]), ArgumentHeaders::Sent, 0);
+        store(&tools, &page([with_output_schema(0, 10)]), 0);
         assert_eq!(validate(&tools, 0).unwrap(), ValidationStatus::UnknownTool);
 
-        tools.store(&page([with_output_schema(0, 10)]), ArgumentHeaders::Sent, 1);
+        store(&tools, &page([with_output_schema(0, 10)]), 1);
         assert_eq!(validate(&tools, 0).unwrap(), ValidationStatus::Valid);
         assert!(param_headers(&tools, 1).is_none());
     }

@@ -8,6 +8,7 @@ use std::future::{Future, IntoFuture, poll_fn};
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{self, Poll};
+use std::time::Duration;
 
 use bowline_types::{
     Cursor, ErrorCode, ListPromptsRequest, ListPromptsResult, ListResourceTemplatesRequest,
@@ -177,7 +178,8 @@ impl<M: PaginatedMethod> IntoFuture for RequestBuilder<List<M>> {
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.stream().collect())
+        let mut stream = self.stream();
+        Box::pin(async move { stream.collect().await })
     }
 }
 
@@ -209,6 +211,8 @@ pub struct ItemStream<M: PaginatedMethod> {
     items: usize,
     /// The size of all pages so far.
     bytes: usize,
+    /// How much of the total timeout the pages have taken.
+    time_spent: Duration,
 }
 
 enum PageState {
@@ -229,6 +233,7 @@ impl<M: PaginatedMethod> ItemStream<M> {
             pages: 0,
             items: 0,
             bytes: 0,
+            time_spent: Duration::ZERO,
         }
     }
 
@@ -241,7 +246,11 @@ impl<M: PaginatedMethod> ItemStream<M> {
         poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
-    async fn collect(mut self) -> Result<Vec<M::Item>> {
+    pub(super) fn time_spent(&self) -> Duration {
+        self.time_spent
+    }
+
+    pub(super) async fn collect(&mut self) -> Result<Vec<M::Item>> {
         let mut items = Vec::new();
         let mut restart = match &self.state {
             PageState::NextPage(options) => Some(options.for_another_page(params_for(None))),
@@ -259,9 +268,10 @@ impl<M: PaginatedMethod> ItemStream<M> {
                         return Err(error.into());
                     };
                     options.cache_mode = options.cache_mode.reloading();
+                    self.state = PageState::NextPage(options);
+                    (self.pages, self.items, self.bytes) = (0, 0, 0);
+                    self.cursors.clear();
                     items.clear();
-                    let kind = self.list;
-                    self = Self::new(RequestBuilder { options, kind });
                 }
                 Err(error) => return Err(error),
             }
@@ -307,7 +317,8 @@ impl<M: PaginatedMethod> Stream for ItemStream<M> {
             }
             match std::mem::replace(&mut this.state, PageState::Done) {
                 PageState::Done => return Poll::Ready(None),
-                PageState::NextPage(options) => {
+                PageState::NextPage(mut options) => {
+                    options.time_spent = this.time_spent;
                     let next = options.for_another_page(params_for(None));
                     this.state = PageState::Fetching(Box::new(options.start()), next);
                 }
@@ -317,6 +328,7 @@ impl<M: PaginatedMethod> Stream for ItemStream<M> {
                         return Poll::Pending;
                     };
                     options.on_progress = call.take_on_progress();
+                    this.time_spent = call.time_spent();
                     let result = reply.and_then(|reply| {
                         this.add_bytes(reply.json().as_bytes().len())?;
                         reply.decode()

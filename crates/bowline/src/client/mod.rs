@@ -176,9 +176,9 @@ impl Client {
     /// Lines on stdout that are not messages are skipped and logged. The child is terminated with the connection and never outlives it; [`Client::close`] returns after it
     /// was reaped. [`Command`] documents what it inherits and how it is terminated.
     ///
-    /// If the child exits at the version probe, or [does not respond](ClientBuilder::respawn_after) after it, as some older
-    /// servers do, it is started once more. Later it is started again only by [`Client::restart`]. Connecting fails if
-    /// the child has not answered within [`ClientBuilder::connect_timeout`].
+    /// If the child exits at the version probe, or [does not respond](ClientBuilder::respawn_after) after it, as some
+    /// older servers do, it is started once more. Later it is started again only by [`Client::restart`]. Connecting
+    /// fails if the child has not answered within [`ClientBuilder::connect_timeout`].
     ///
     /// # Examples
     ///
@@ -285,7 +285,8 @@ impl Client {
             .set_principal(principal.into());
     }
 
-    /// Returns the server's protocol version and capabilities, for [`ClientBuilder::known_server`] at the next connection.
+    /// Returns the server's protocol version and capabilities, for [`ClientBuilder::known_server`] at the next
+    /// connection.
     #[must_use]
     pub fn known_server(&self) -> KnownServer {
         KnownServer::new(self.dialect(), self.server().cloned())

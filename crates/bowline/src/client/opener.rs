@@ -1,8 +1,8 @@
 //! Opens a connection over a duplex wire or in process: probes the server, and sends `initialize` if it is a legacy
 //! one.
 //!
-//! [`Prober`] in `bowline-core` decides; this file sends, waits and starts a child process again. Its HTTP counterpart is
-//! `http/opener.rs`.
+//! [`Prober`] in `bowline-core` decides; this file sends, waits and starts a child process again. Its HTTP counterpart
+//! is `http/opener.rs`.
 
 use std::future::{pending, poll_fn};
 use std::pin::pin;

@@ -33,7 +33,8 @@ pub enum OutputValidation {
     Off,
     /// If the tool was in a `tools/list` result.
     Listed,
-    /// Always. The first structured output of an unknown tool makes the client send `tools/list`, once.
+    /// As [`Listed`](Self::Listed); in addition, the first structured output of an unknown tool makes the client send
+    /// `tools/list`, once until the list changes. If that fails or takes long, the output is not validated.
     #[default]
     ListOnce,
 }

@@ -58,6 +58,8 @@ pub(super) struct RequestOptions {
     pub(super) cache_mode: CacheMode,
     is_checked: bool,
     manual_input: bool,
+    /// How much of the total timeout the earlier pages of a list have taken.
+    pub(super) time_spent: Duration,
 }
 
 impl<K> RequestBuilder<K> {
@@ -84,6 +86,7 @@ impl<K> RequestBuilder<K> {
             cache_mode: CacheMode::Default,
             is_checked: client.inner.config.checks_capabilities,
             manual_input: false,
+            time_spent: Duration::ZERO,
         };
         Self { options, kind }
     }
@@ -120,8 +123,9 @@ impl<K> RequestBuilder<K> {
         self
     }
 
-    /// Sets the timeout of the whole call, with all of its rounds. Progress does not extend it; it is paused while the
-    /// user signs in. By default a call has no such timeout.
+    /// Sets the timeout of the whole call: with all rounds of input, all pages of a list, and reconnects. Progress does
+    /// not extend it. It is paused while the [host](super::Host) answers the server, while the user signs in, and while
+    /// the items of a [stream](Self::stream) are processed. By default a call has no such timeout.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.call_options.timeout = Some(timeout);
         self
@@ -273,6 +277,7 @@ impl RequestOptions {
             cache_mode: self.cache_mode,
             is_checked: self.is_checked,
             manual_input: self.manual_input,
+            time_spent: self.time_spent,
         }
     }
 
@@ -290,6 +295,7 @@ impl RequestOptions {
             cache_mode,
             is_checked,
             manual_input,
+            time_spent,
         } = self;
         let params = params
             .and_then(|params| add_meta(params, meta))
@@ -306,9 +312,10 @@ impl RequestOptions {
         if on_progress.is_some() {
             request.progress_token = Some(client.mint_token());
         }
-        let exchange = answered
-            .unwrap_or_else(|| client.open(request.clone(), call_options.clone(), cache_mode));
-        Call::new(client, request, call_options, on_progress, exchange).manual_input(manual_input)
+        let mut call = Call::new(client, request, call_options, on_progress, time_spent);
+        call.manual_input = manual_input;
+        call.start(answered, cache_mode);
+        call
     }
 }
 

@@ -3,7 +3,7 @@
 //! One API for both eras: where the protocol has no `subscriptions/listen`, the channel emulates it.
 
 use std::future::{IntoFuture, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{self, Poll, ready};
 use std::time::Duration;
 
@@ -14,10 +14,9 @@ use bowline_types::{
     SubscriptionsListenRequest, SubscriptionsListenRequestParams,
 };
 use futures_core::Stream;
-use tokio::time::{Instant, sleep};
 
 use super::{Change, Client, encode_object};
-use crate::exchange::{BoxFuture, CallOptions, Channel, Exchange, ExchangeEvent};
+use crate::exchange::{BoxFuture, CallOptions, Channel, Deadline, Exchange, ExchangeEvent};
 use crate::{Error, Result};
 
 /// A builder for a subscription; awaiting it sends `subscriptions/listen`.
@@ -220,22 +219,17 @@ impl SubscriptionEnd {
     }
 }
 
-/// Waits for the first event. The time in which the user decides, such as on a consent screen, does not count.
+/// Waits for the first event. The time in which the exchange is paused does not count.
 async fn first_event(exchange: &mut Exchange, limit: Duration) -> Result<ExchangeEvent> {
-    let started = Instant::now();
-    let mut sleep = pin!(sleep(limit));
+    let mut deadline = Deadline::from(limit);
     poll_fn(|cx| {
         if let Poll::Ready(event) = exchange.poll_event(cx) {
             return Poll::Ready(Ok(event));
         }
-        while sleep.as_mut().poll(cx).is_ready() {
-            let counted = started.elapsed().saturating_sub(exchange.paused());
-            if counted >= limit {
-                return Poll::Ready(Err(Error::Timeout { after: limit }));
-            }
-            sleep.as_mut().reset(Instant::now() + (limit - counted));
+        match deadline.poll_elapsed(|| exchange.paused(), cx) {
+            Some(after) => Poll::Ready(Err(Error::Timeout { after })),
+            None => Poll::Pending,
         }
-        Poll::Pending
     })
     .await
 }

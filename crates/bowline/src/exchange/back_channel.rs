@@ -1,6 +1,6 @@
 //! [`BackChannel`], the in-process channel for server-to-client requests.
 //!
-//! It counts the open ones: while a handler waits for the client's host, the idle timeout of the call is paused.
+//! It counts the open ones: while a handler waits for the client's host, the timeouts of the call are paused.
 
 use std::sync::Arc;
 use std::task::{self, Poll, Waker};
@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use bowline_core::era::Request;
 use bowline_types::RequestId;
+use tokio::time::Instant;
 
-use super::{CallOptions, Channel, Exchange, ExchangeEvent, PollExchange};
+use super::{CallOptions, Channel, Exchange, ExchangeEvent, PausedTime, PollExchange};
 use crate::sync::Mutex;
 
 /// A channel whose open exchanges are counted.
@@ -25,6 +26,8 @@ pub(super) struct OpenRequests(Arc<Mutex<OpenCount>>);
 #[derive(Default)]
 struct OpenCount {
     count: usize,
+    /// How long the count was not zero.
+    paused: PausedTime,
     /// Woken when the count reaches zero.
     waiter: Option<Waker>,
 }
@@ -46,14 +49,24 @@ impl OpenRequests {
         has_open
     }
 
+    /// Returns how long a server-to-client request was open.
+    pub(super) fn paused(&self) -> Duration {
+        self.0.lock().paused.total(Instant::now())
+    }
+
     fn add(&self) {
-        self.0.lock().count += 1;
+        let mut open = self.0.lock();
+        open.count += 1;
+        open.paused.begin(Instant::now());
     }
 
     fn remove(&self) {
         let mut open = self.0.lock();
         open.count -= 1;
         let is_last = open.count == 0;
+        if is_last {
+            open.paused.end(Instant::now());
+        }
         let waiter = open.waiter.take_if(|_| is_last);
         drop(open);
         waiter.into_iter().for_each(Waker::wake);

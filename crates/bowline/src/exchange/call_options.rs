@@ -50,7 +50,7 @@ impl From<CallOptions> for mux::CallOptions {
             id: options.id,
             idle_timeout: options.idle_timeout,
             timeout: options.timeout,
-            cancel_on_drop: options.cancel_on_drop,
+            cancel_on_abandon: options.cancel_on_drop,
             ..Self::default()
         }
     }

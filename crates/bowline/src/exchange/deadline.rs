@@ -1,4 +1,4 @@
-//! The timeouts of an exchange that is not managed by a `Mux`, and the time for which any exchange was paused.
+//! Timeouts that do not count pauses, for exchanges that are not managed by a `Mux`; and the time of those pauses.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,16 +17,6 @@ pub(super) struct Deadlines {
     total: Option<Deadline>,
 }
 
-/// Whether the timeouts of an exchange run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TimeoutState {
-    Running,
-    /// The server waits for this client's host, so it cannot report progress.
-    IdlePaused,
-    /// The user decides, such as on a consent screen.
-    Paused,
-}
-
 impl Deadlines {
     pub(super) fn new(options: &CallOptions) -> Self {
         Self {
@@ -35,27 +25,23 @@ impl Deadlines {
         }
     }
 
-    /// Returns the timeout that has elapsed, if one has. Applies `state` until the next call.
+    /// Returns the timeout that has elapsed, if one has. `paused` returns the total time of the pauses.
     pub(super) fn poll_elapsed(
         &mut self,
-        state: TimeoutState,
+        paused: impl Fn() -> Duration,
         cx: &mut task::Context<'_>,
     ) -> Option<Duration> {
-        if state != TimeoutState::Running {
-            self.idle.iter_mut().for_each(Deadline::restart);
-        }
-        if state == TimeoutState::Paused {
-            self.total.iter_mut().for_each(Deadline::pause);
-            return None;
-        }
-        // The total timeout comes first: nothing extends it.
-        let idle = self.idle.as_mut();
-        let idle = idle.filter(|_| state == TimeoutState::Running);
-        let deadlines = [self.total.as_mut(), idle];
+        // The total timeout comes first: progress does not extend it.
+        let deadlines = [self.total.as_mut(), self.idle.as_mut()];
         deadlines
             .into_iter()
             .flatten()
-            .find_map(|deadline| deadline.poll_elapsed(cx))
+            .find_map(|deadline| deadline.poll_elapsed(&paused, cx))
+    }
+
+    /// Restarts the idle timeout, which does not run during a pause.
+    pub(super) fn on_pause(&mut self) {
+        self.idle.iter_mut().for_each(Deadline::restart);
     }
 
     /// Restarts the idle timeout on `notifications/progress`. Other notifications do not, as on every transport.
@@ -66,35 +52,39 @@ impl Deadlines {
     }
 }
 
-/// A timeout that starts at the first poll.
-pub(super) struct Deadline {
+/// A timeout that starts at the first poll and does not count pauses.
+pub(crate) struct Deadline {
     after: Duration,
     sleep: Option<Pin<Box<Sleep>>>,
-    /// The remaining time while it is paused.
-    left: Option<Duration>,
+    /// The pauses before the start, and those that it was extended by.
+    paused: Duration,
 }
 
 impl Deadline {
-    /// Returns the timeout once it has elapsed.
-    pub(super) fn poll_elapsed(&mut self, cx: &mut task::Context<'_>) -> Option<Duration> {
+    /// Returns the timeout once it has elapsed. `paused` returns the total time of the pauses so far.
+    pub(crate) fn poll_elapsed(
+        &mut self,
+        paused: impl Fn() -> Duration,
+        cx: &mut task::Context<'_>,
+    ) -> Option<Duration> {
         let sleep = self.sleep.get_or_insert_with(|| {
-            Box::pin(tokio::time::sleep(self.left.take().unwrap_or(self.after)))
+            self.paused = paused();
+            Box::pin(tokio::time::sleep(self.after))
         });
-        sleep.as_mut().poll(cx).is_ready().then_some(self.after)
-    }
-
-    /// Stops the timeout until the next poll.
-    pub(super) fn pause(&mut self) {
-        if let Some(sleep) = self.sleep.take() {
-            let now = Instant::now();
-            self.left = Some(sleep.deadline().saturating_duration_since(now));
+        while sleep.as_mut().poll(cx).is_ready() {
+            let before = std::mem::replace(&mut self.paused, paused());
+            if self.paused <= before {
+                return Some(self.after);
+            }
+            let extended = sleep.deadline() + (self.paused - before);
+            sleep.as_mut().reset(extended);
         }
+        None
     }
 
     /// Starts again at the next poll.
     fn restart(&mut self) {
         self.sleep = None;
-        self.left = None;
     }
 }
 
@@ -103,13 +93,13 @@ impl From<Duration> for Deadline {
         Self {
             after,
             sleep: None,
-            left: None,
+            paused: Duration::ZERO,
         }
     }
 }
 
 /// The total time of the pauses of one request.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PausedTime {
     /// The start of the current pause.
     since: Option<Instant>,
@@ -118,16 +108,17 @@ pub(crate) struct PausedTime {
 }
 
 impl PausedTime {
-    pub(crate) fn begin(&mut self) {
-        self.since.get_or_insert_with(Instant::now);
+    pub(crate) fn begin(&mut self, now: Instant) {
+        self.since.get_or_insert(now);
     }
 
-    pub(crate) fn end(&mut self) {
-        self.before = self.total();
+    pub(crate) fn end(&mut self, now: Instant) {
+        self.before = self.total(now);
         self.since = None;
     }
 
-    pub(crate) fn total(&self) -> Duration {
-        self.before + self.since.map_or(Duration::ZERO, |since| since.elapsed())
+    pub(crate) fn total(&self, now: Instant) -> Duration {
+        let current = self.since.map(|since| now.saturating_duration_since(since));
+        self.before + current.unwrap_or_default()
     }
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
-use super::deadline::TimeoutState;
 use super::local_exchange::{ExchangeWork, LocalExchange};
 use super::request_ids::IdReservation;
 use super::{
@@ -57,11 +56,8 @@ impl ExchangeWork for FutureWork {
         self.future.as_mut().poll(cx)
     }
 
-    fn timeout_state(&self, _: &Waker) -> TimeoutState {
-        match self.pause.is_paused() {
-            true => TimeoutState::Paused,
-            false => TimeoutState::Running,
-        }
+    fn is_paused(&self, _: &Waker) -> bool {
+        self.pause.is_paused()
     }
 
     fn paused(&self) -> Duration {

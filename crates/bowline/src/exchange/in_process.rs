@@ -15,7 +15,6 @@ use bowline_core::era::{Dialect, InputMechanism, Request, Seal, seal, unseal};
 use bowline_types::{Json, Method, PingRequest, SetLevelRequest};
 
 use super::back_channel::{BackChannel, OpenRequests};
-use super::deadline::TimeoutState;
 use super::local_exchange::{ExchangeWork, LocalExchange};
 use super::notification_queue::{NotificationQueue, OverflowPolicy};
 use super::request_ids::RequestIds;
@@ -139,15 +138,12 @@ impl ExchangeWork for HandlerWork {
         Poll::Ready(Answer::from_unsealed(unsealed))
     }
 
-    fn timeout_state(&self, waker: &Waker) -> TimeoutState {
-        match self.open_requests.has_open(waker) {
-            true => TimeoutState::IdlePaused,
-            false => TimeoutState::Running,
-        }
+    fn is_paused(&self, waker: &Waker) -> bool {
+        self.open_requests.has_open(waker)
     }
 
     fn paused(&self) -> Duration {
-        Duration::ZERO
+        self.open_requests.paused()
     }
 
     /// Stops the handler, or spawns it with its output discarded if its mode is [`CancelMode::Signal`].

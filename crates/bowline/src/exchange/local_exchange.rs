@@ -1,5 +1,5 @@
-//! [`LocalExchange`], an exchange that runs inside the caller's future instead of a `Mux`: an HTTP request, or a handler in
-//! process.
+//! [`LocalExchange`], an exchange that runs inside the caller's future instead of a `Mux`: an HTTP request, or a
+//! handler in process.
 
 use std::sync::Arc;
 use std::task::{self, Poll, Waker};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bowline_types::RequestId;
 
-use super::deadline::{Deadlines, TimeoutState};
+use super::deadline::Deadlines;
 use super::notification_queue::{NotificationQueue, OverflowPolicy};
 use super::request_ids::IdReservation;
 use super::{Answer, CallOptions, ExchangeEvent, PollExchange};
@@ -18,11 +18,11 @@ pub(super) trait ExchangeWork: Send + 'static {
     /// Polls for the answer. Not polled again after it is ready.
     fn poll_answer(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<Answer>>;
 
-    /// Returns whether the timeouts run. Wakes `waker` when a pause ends that this work cannot observe in
+    /// Returns whether the timeouts are paused. If so, wakes `waker` when the pause ends, unless that happens in
     /// `poll_answer`.
-    fn timeout_state(&self, waker: &Waker) -> TimeoutState;
+    fn is_paused(&self, waker: &Waker) -> bool;
 
-    /// Returns how long the timeouts were [paused](TimeoutState::Paused).
+    /// Returns how long the timeouts were paused.
     fn paused(&self) -> Duration;
 
     /// Stops the work: the caller dropped the exchange, or it timed out.
@@ -64,26 +64,24 @@ impl<W: ExchangeWork> LocalExchange<W> {
         }
     }
 
-    fn timeout_state(&self, waker: &Waker) -> Option<TimeoutState> {
-        self.work.as_ref().map(|work| work.timeout_state(waker))
-    }
-
-    fn poll_elapsed(
-        &mut self,
-        state: Option<TimeoutState>,
-        cx: &mut task::Context<'_>,
-    ) -> Result<()> {
-        // An answer that has arrived is not timed out by the notifications before it.
-        match state.and_then(|state| self.deadlines.poll_elapsed(state, cx)) {
+    /// Polls the timeouts. Returns whether they are paused.
+    fn poll_elapsed(&mut self, cx: &mut task::Context<'_>) -> Result<bool> {
+        let Some(work) = &self.work else {
+            return Ok(false); // An answer that has arrived is not timed out by the notifications before it.
+        };
+        if work.is_paused(cx.waker()) {
+            self.deadlines.on_pause();
+            return Ok(true);
+        }
+        match self.deadlines.poll_elapsed(|| work.paused(), cx) {
             Some(after) => Err(Error::Timeout { after }),
-            None => Ok(()),
+            None => Ok(false),
         }
     }
 
     /// Polls the work, and returns the error that ends the exchange early, if there is one.
     fn poll_work(&mut self, cx: &mut task::Context<'_>) -> Result<()> {
-        let state = self.timeout_state(cx.waker());
-        self.poll_elapsed(state, cx)?;
+        let was_paused = self.poll_elapsed(cx)?;
         // Notifications that are pushed during this poll are popped below and need no wake.
         self.notifications.begin_poll();
         if let Some(work) = &mut self.work
@@ -93,10 +91,10 @@ impl<W: ExchangeWork> LocalExchange<W> {
             self.work = None;
             self.answer = Some(answer);
         }
-        // A pause that began must stop the timers; one that ended must register them again, or they would not fire.
-        let new_state = self.timeout_state(cx.waker());
-        if new_state != state {
-            self.poll_elapsed(new_state, cx)?;
+        // A pause that began must register the waker; one that ended must register the timers, or they would not fire.
+        let is_paused = self.work.as_ref().map(|work| work.is_paused(cx.waker()));
+        if is_paused.is_some_and(|is_paused| is_paused != was_paused) {
+            self.poll_elapsed(cx)?;
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ pub(crate) use context::HandlerControl;
 pub use context::{Context, NotificationSink};
 
 mod deadline;
-pub(crate) use deadline::PausedTime;
+pub(crate) use deadline::{Deadline, PausedTime};
 
 #[cfg(feature = "http-client")]
 mod future_exchange;
@@ -283,8 +283,8 @@ pub trait PollExchange: Send {
     /// Returns the id of the request, or `None` if it failed before it was assigned one.
     fn request_id(&self) -> Option<&RequestId>;
 
-    /// Returns how long the timeouts were paused for the user, such as for a consent screen. A call with several
-    /// rounds adds this to its own timeout.
+    /// Returns how long the timeouts were paused: while the user signed in, or the host of this client answered a
+    /// request of the server. A call with several rounds adds this to its own timeout.
     fn paused(&self) -> Duration;
 
     /// Cancels the request and sends the reason to the peer.
@@ -315,7 +315,8 @@ impl Exchange {
         self.inner.request_id()
     }
 
-    /// Returns how long the timeouts were paused for the user, such as for a consent screen.
+    /// Returns how long the timeouts were paused: while the user signed in, or the host of this client answered a
+    /// request of the server.
     #[must_use]
     pub fn paused(&self) -> Duration {
         self.inner.paused()

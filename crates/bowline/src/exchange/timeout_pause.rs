@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::BoxFuture;
 use super::deadline::{Deadline, PausedTime};
 use crate::sync::Mutex;
@@ -35,20 +37,20 @@ impl TimeoutPause {
 
     /// Returns the total time of all pauses.
     pub(crate) fn total(&self) -> Duration {
-        self.time.lock().total()
+        self.time.lock().total(Instant::now())
     }
 }
 
 impl TimeoutControl for TimeoutPause {
     fn pause(&self) -> BoxFuture<'_, ()> {
         self.is_paused.store(true, Ordering::Relaxed);
-        self.time.lock().begin();
+        self.time.lock().begin(Instant::now());
         Box::pin(std::future::ready(()))
     }
 
     fn resume(&self) -> BoxFuture<'_, ()> {
         self.is_paused.store(false, Ordering::Relaxed);
-        self.time.lock().end();
+        self.time.lock().end(Instant::now());
         Box::pin(std::future::ready(()))
     }
 }
@@ -67,10 +69,9 @@ pub(crate) async fn timeout_with_pauses<T>(
             return Poll::Ready(result);
         }
         if pause.is_paused() {
-            deadline.pause();
             return Poll::Pending;
         }
-        match deadline.poll_elapsed(cx) {
+        match deadline.poll_elapsed(|| pause.total(), cx) {
             Some(after) => Poll::Ready(Err(Error::Timeout { after })),
             None => Poll::Pending,
         }
@@ -80,7 +81,7 @@ pub(crate) async fn timeout_with_pauses<T>(
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::{Instant, sleep};
+    use tokio::time::sleep;
 
     use super::*;
 

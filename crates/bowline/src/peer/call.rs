@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bowline_core::Notification;
 use bowline_core::era::{Dialect, Request, unseal};
-use bowline_core::mux::{AbandonReason, CallFailure, CallId, CallTimeout, WireEnd};
+use bowline_core::mux::{AbandonReason, CallFailure, CallId, CallTimeout, Mux, WireEnd};
 use bowline_types::{Json, RequestId};
+use tokio::time::Instant;
 
 use super::Peer;
 use super::unread_queue::UnreadQueue;
@@ -23,8 +24,36 @@ pub(super) struct Mailbox {
     overflow_policy: OverflowPolicy,
     outcome: Option<CallEnd>,
     waker: Option<Waker>,
-    /// How long the call waited for the user.
-    pub(super) paused: PausedTime,
+    pub(super) pauses: CallPauses,
+}
+
+/// The pauses of the timeouts of one call.
+#[derive(Clone, Copy, Default)]
+pub(super) struct CallPauses {
+    /// Those of this call alone, without the time in which all calls were paused.
+    own: PausedTime,
+    /// How long all calls were paused before this one started.
+    before: Duration,
+}
+
+impl CallPauses {
+    pub(super) fn start(now: Instant, mux: &Mux) -> Self {
+        let (own, before) = (PausedTime::default(), mux.all_paused_for(now.into_std()));
+        Self { own, before }
+    }
+
+    pub(super) fn begin(&mut self, now: Instant, mux: &Mux) {
+        self.own.begin(now - mux.all_paused_for(now.into_std()));
+    }
+
+    pub(super) fn end(&mut self, now: Instant, mux: &Mux) {
+        self.own.end(now - mux.all_paused_for(now.into_std()));
+    }
+
+    fn total(&self, now: Instant, mux: &Mux) -> Duration {
+        let all = mux.all_paused_for(now.into_std());
+        self.own.total(now - all) + all.saturating_sub(self.before)
+    }
 }
 
 /// How a call ended.
@@ -42,7 +71,7 @@ impl Mailbox {
             overflow_policy,
             outcome: None,
             waker: None,
-            paused: PausedTime::default(),
+            pauses: CallPauses::default(),
         }
     }
 
@@ -76,8 +105,8 @@ pub(super) struct WireCall {
     id: RequestId,
     method: Cow<'static, str>,
     dialect: &'static Dialect,
-    /// How long it waited for the user; set when it ends, and in its mailbox until then.
-    paused: Option<Duration>,
+    /// Its pauses; in its mailbox until it ends.
+    pauses: Option<CallPauses>,
 }
 
 impl WireCall {
@@ -89,7 +118,7 @@ impl WireCall {
             id,
             method,
             dialect,
-            paused: None,
+            pauses: None,
         }
     }
 
@@ -148,7 +177,7 @@ impl PollExchange for WireCall {
         };
         let mailbox = state.mailboxes.remove(&self.call);
         drop(state);
-        self.paused = mailbox.map(|mailbox| mailbox.paused.total());
+        self.pauses = mailbox.map(|mailbox| mailbox.pauses);
         Poll::Ready(ExchangeEvent::Answered(match outcome {
             CallEnd::Settled(outcome) => self.answer(outcome),
             CallEnd::Lost(error) => Err(error),
@@ -160,12 +189,10 @@ impl PollExchange for WireCall {
     }
 
     fn paused(&self) -> Duration {
-        let in_mailbox = || {
-            let state = self.peer.shared.state.lock();
-            let mailbox = state.mailboxes.get(&self.call);
-            mailbox.map_or(Duration::ZERO, |mailbox| mailbox.paused.total())
-        };
-        self.paused.unwrap_or_else(in_mailbox)
+        let state = self.peer.shared.state.lock();
+        let in_mailbox = || Some(state.mailboxes.get(&self.call)?.pauses);
+        let pauses = self.pauses.or_else(in_mailbox);
+        pauses.map_or(Duration::ZERO, |it| it.total(Instant::now(), &state.mux))
     }
 
     fn cancel(self: Box<Self>, reason: String) {

@@ -160,20 +160,16 @@ impl Driver {
                 }
                 WireEvent::RequestFailed { id, error } => self.request_failed(&id, error),
                 WireEvent::Paused { id } => {
-                    let now = Instant::now().into_std();
+                    let now = Instant::now();
                     let mut state = self.peer.shared.state.lock();
-                    let call = state.mux.pause_deadlines(now, &id);
-                    if let Some(mailbox) = call.and_then(|call| state.mailboxes.get_mut(&call)) {
-                        mailbox.paused.begin();
-                    }
+                    let call = state.mux.pause_deadlines(now.into_std(), &id);
+                    state.with_pauses_of(call, |pauses, mux| pauses.begin(now, mux));
                 }
                 WireEvent::Resumed { id } => {
-                    let now = Instant::now().into_std();
+                    let now = Instant::now();
                     let mut state = self.peer.shared.state.lock();
-                    let call = state.mux.resume_deadlines(now, &id);
-                    if let Some(mailbox) = call.and_then(|call| state.mailboxes.get_mut(&call)) {
-                        mailbox.paused.end();
-                    }
+                    let call = state.mux.resume_deadlines(now.into_std(), &id);
+                    state.with_pauses_of(call, |pauses, mux| pauses.end(now, mux));
                 }
                 WireEvent::ReconnectDelayed { id, until } => {
                     let until = until.map(Instant::into_std);

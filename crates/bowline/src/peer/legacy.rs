@@ -130,7 +130,7 @@ struct EmulatedListen {
     /// The resources that this subscription holds; the last holder of a resource unsubscribes.
     held: Vec<String>,
     acknowledged: bool,
-    /// The longest time that an answered request waited for the user.
+    /// The longest pause of an answered request; see [`PollExchange::paused`].
     paused: Duration,
 }
 
@@ -175,7 +175,7 @@ impl EmulatedListen {
         let request = self.request::<SubscribeRequest>(&params);
         // Not cancelled when dropped: after a cancel it is unknown whether the server subscribed. `Drop` unsubscribes.
         let options = CallOptions {
-            cancel_on_drop: false,
+            cancel_on_abandon: false,
             ..deadline_options()
         };
         let generation = self.peer.with(|state| state.legacy.generation);
@@ -243,7 +243,7 @@ impl PollExchange for EmulatedListen {
             else {
                 continue;
             };
-            self.paused = self.paused();
+            self.paused = self.paused.max(pending.exchange.paused());
             let answered = self.pending.pop_front();
             if let Err(error) = answer {
                 return Poll::Ready(ExchangeEvent::Answered(Err(error)));
@@ -269,7 +269,7 @@ impl PollExchange for EmulatedListen {
                 }
                 Some(ListenerEvent::Notification(_)) => {}
                 Some(ListenerEvent::Reset) => {
-                    // The changes that were lost are queued behind this mark, and are yielded once resubscribed.
+                    // The changes that were lost are queued behind the reset, and are yielded once resubscribed.
                     self.subscribe_again();
                     return self.poll_event(cx);
                 }

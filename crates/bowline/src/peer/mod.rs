@@ -46,7 +46,7 @@ use crate::limits::Account;
 use crate::sync::Mutex;
 use crate::wire::EngineWire;
 use crate::{Error, Result};
-use call::{Mailbox, WireCall};
+use call::{CallPauses, Mailbox, WireCall};
 
 /// A handle to the peer at the other end of a duplex wire. Cheap to clone.
 #[derive(Clone)]
@@ -84,6 +84,14 @@ pub(crate) enum CloseMode {
     Flush(Duration),
     /// Refuses new requests and waits for running handlers, for at most this long.
     Drain(Duration),
+}
+
+impl PeerState {
+    fn with_pauses_of(&mut self, call: Option<CallId>, change: impl FnOnce(&mut CallPauses, &Mux)) {
+        if let Some(mailbox) = call.and_then(|call| self.mailboxes.get_mut(&call)) {
+            change(&mut mailbox.pauses, &self.mux);
+        }
+    }
 }
 
 impl Peer {
@@ -239,14 +247,16 @@ impl Peer {
     ) -> Result<(CallId, RequestId)> {
         options.progress_token.clone_from(&request.progress_token);
         let stamped = self.shared.stamper.stamp(request);
-        let now = tokio::time::Instant::now().into_std();
+        let now = tokio::time::Instant::now();
         let started = self.with(|state| {
+            let now_std = now.into_std();
             let call = state
                 .mux
-                .call(now, stamped.method, stamped.params, options)?;
-            state
-                .mailboxes
-                .extend(mailbox.map(|mailbox| (call, mailbox)));
+                .call(now_std, stamped.method, stamped.params, options)?;
+            if let Some(mut mailbox) = mailbox {
+                mailbox.pauses = CallPauses::start(now, &state.mux);
+                state.mailboxes.insert(call, mailbox);
+            }
             let id = state.mux.request_id(call).cloned();
             Ok((call, id.expect("a call that has just begun is pending")))
         });

@@ -130,7 +130,7 @@ impl NotificationHub {
     pub(crate) fn reset(&self) {
         let recovered = self.listeners.lock().lost.take();
         drop(recovered); // not under the lock
-        self.for_each(|queue| queue.notifications.mark());
+        self.for_each(|queue| queue.notifications.push_reset());
     }
 
     /// Reports to current and future listeners that notifications are no longer received.
@@ -175,7 +175,7 @@ impl NotificationListener {
         let Some(queue) = listeners.queues.get_mut(&self.key) else {
             return Poll::Ready(None);
         };
-        if let Some(notification) = queue.notifications.pop_or_mark() {
+        if let Some(notification) = queue.notifications.pop_or_reset() {
             let event = notification.map_or(ListenerEvent::Reset, ListenerEvent::Notification);
             return Poll::Ready(Some(event));
         }

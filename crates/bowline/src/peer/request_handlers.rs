@@ -49,8 +49,8 @@ pub(super) struct RequestHandlers {
     subscriptions: usize,
     /// A buffer that is reused between turns.
     finished: Vec<InFlightId>,
-    /// Whether the server waits for the host of this client, so that idle timeouts are paused.
-    is_idle_paused: bool,
+    /// Whether the server waits for the host of this client, so that the timeouts of our calls are paused.
+    is_paused: bool,
     legacy_subscriptions: legacy::LegacySubscriptions,
 }
 
@@ -70,7 +70,7 @@ impl RequestHandlers {
             active: 0,
             subscriptions: 0,
             finished: Vec::new(),
-            is_idle_paused: false,
+            is_paused: false,
             legacy_subscriptions: legacy::LegacySubscriptions::default(),
         }
     }
@@ -162,7 +162,7 @@ impl RequestHandlers {
         self.handlers.insert(id, handler);
         self.active += 1;
         self.subscriptions += usize::from(is_subscription);
-        self.update_idle_pause();
+        self.update_pause();
     }
 
     fn refuse(&self, id: &InFlightId, limit: Limit, max: usize) {
@@ -183,22 +183,22 @@ impl RequestHandlers {
         if handler.cx.cancel_mode() == CancelMode::Drop {
             handler.task.abort();
         }
-        self.update_idle_pause();
+        self.update_pause();
     }
 
-    /// Pauses the idle timeouts of our calls while the server waits for our host: it sends no progress meanwhile.
-    fn update_idle_pause(&mut self) {
+    /// Pauses the timeouts of our calls while the server waits for our host, which the user may have to answer.
+    fn update_pause(&mut self) {
         let pauses = matches!(self.role, LocalRole::Client { .. }) && self.active > 0;
-        if pauses == self.is_idle_paused {
+        if pauses == self.is_paused {
             return;
         }
-        self.is_idle_paused = pauses;
+        self.is_paused = pauses;
         let now = tokio::time::Instant::now().into_std();
         self.peer.with(|state| {
             if pauses {
-                state.mux.pause_idle();
+                state.mux.pause_all_deadlines(now);
             } else {
-                state.mux.resume_idle(now);
+                state.mux.resume_all_deadlines(now);
             }
         });
     }
@@ -217,7 +217,7 @@ impl RequestHandlers {
         }
         self.finished = finished;
         if any {
-            self.update_idle_pause();
+            self.update_pause();
         }
     }
 

@@ -10,7 +10,7 @@ use crate::limits::{Account, Limit};
 /// A bounded queue of received notifications. An empty queue accepts a notification of any size.
 #[derive(Default)]
 pub(super) struct UnreadQueue {
-    /// `None` is a reset; see [`UnreadQueue::mark`].
+    /// `None` is a reset; see [`UnreadQueue::push_reset`].
     queue: VecDeque<Option<Notification>>,
     bytes: usize,
     has_overflowed: bool,
@@ -62,7 +62,7 @@ impl UnreadQueue {
 
     /// Queues a reset: the server restarted or lost its subscriptions. Separates earlier notifications from later ones.
     /// Consecutive resets are merged.
-    pub(super) fn mark(&mut self) {
+    pub(super) fn push_reset(&mut self) {
         if !self.has_overflowed && !matches!(self.queue.back(), Some(None)) {
             self.queue.push_back(None);
         }
@@ -70,11 +70,11 @@ impl UnreadQueue {
 
     /// Pops the next notification and the resets before it.
     pub(super) fn pop(&mut self) -> Option<Notification> {
-        std::iter::from_fn(|| self.pop_or_mark()).flatten().next()
+        std::iter::from_fn(|| self.pop_or_reset()).flatten().next()
     }
 
     /// Pops the next notification, or `Some(None)` for a reset.
-    pub(super) fn pop_or_mark(&mut self) -> Option<Option<Notification>> {
+    pub(super) fn pop_or_reset(&mut self) -> Option<Option<Notification>> {
         let next = self.queue.pop_front()?;
         self.bytes -= next.as_ref().map_or(0, Notification::encoded_len);
         Some(next)

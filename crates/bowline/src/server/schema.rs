@@ -1,5 +1,5 @@
-//! JSON Schema 2020-12 of Rust types, in the form that models read best: inlined instead of with `$ref`, without names of
-//! Rust types. In input, an optional member has one type: an `Option<T>` is an optional `T`, and `null` is still
+//! JSON Schema 2020-12 of Rust types, in the form that models read best: inlined instead of with `$ref`, without names
+//! of Rust types. In input, an optional member has one type: an `Option<T>` is an optional `T`, and `null` is still
 //! accepted; arguments use no keyword that common model APIs refuse, if there is another one (see `lint.rs`).
 
 use bowline_types::Json;

@@ -16,8 +16,9 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`](crate::Error::Misuse) if standard input and output are already in use, [`Error::Transport`](crate::Error::Transport) if
-    /// they or the signals are not available, and as [`check`](Self::check).
+    /// [`Error::Misuse`](crate::Error::Misuse) if standard input and output are already in use,
+    /// [`Error::Transport`](crate::Error::Transport) if they or the signals are not available, and as
+    /// [`check`](Self::check).
     ///
     /// # Cancel safety
     ///

@@ -11,8 +11,8 @@ use crate::exchange::BoxFuture;
 use crate::http::HttpService;
 use crate::http::client::{Connector, HttpStream};
 
-/// A connector for [`HyperClient`](crate::http::client::HyperClient) that connects to a service in this process, whatever
-/// the address.
+/// A connector for [`HyperClient`](crate::http::client::HyperClient) that connects to a service in this process,
+/// whatever the address.
 ///
 /// It uses no sockets, so it works with tokio's paused clock.
 ///

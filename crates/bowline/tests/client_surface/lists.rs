@@ -1,9 +1,94 @@
 //! Lists: all pages, one page, a stream of items.
 
+use std::time::Duration;
+
+use bowline::testing::ScriptedPeer;
 use bowline::{Error, ErrorCode};
 use serde_json::json;
+use tokio::time::{Instant, sleep};
 
 use super::{modern, protocol_error, tool};
+
+/// Answers `tools/list` with a page of one tool after 30 s each time, without end.
+async fn list_slowly(server: &mut ScriptedPeer) {
+    for page in 0.. {
+        let id = server.expect("tools/list").await.hold();
+        sleep(Duration::from_secs(30)).await;
+        let next = page.to_string();
+        server.answer(id, json!({"tools": [tool(&next)], "nextCursor": next}));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pages_of_a_list_share_its_total_timeout() {
+    for total in [90, 100].map(Duration::from_secs) {
+        let (client, mut server) = modern().await;
+        let begun = Instant::now();
+
+        let listed = tokio::select! {
+            listed = client.list_tools().timeout(total).into_future() => listed,
+            () = list_slowly(&mut server) => unreachable!(),
+        };
+
+        assert!(
+            matches!(listed, Err(Error::Timeout { after }) if after == total),
+            "{listed:?}"
+        );
+        assert_eq!(begun.elapsed(), total);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_starts_over_continues_its_total_timeout() {
+    let (client, mut server) = modern().await;
+    let total = Duration::from_secs(100);
+    let begun = Instant::now();
+    let script = async {
+        let id = server.expect("tools/list").await.hold();
+        sleep(Duration::from_secs(30)).await;
+        server.answer(id, json!({"tools": [], "nextCursor": "a"}));
+        let expired = server.expect("tools/list").await;
+        expired.answer_error(ErrorCode::INVALID_PARAMS, "expired");
+        list_slowly(&mut server).await;
+    };
+
+    let listed = tokio::select! {
+        listed = client.list_tools().timeout(total).into_future() => listed,
+        () = script => unreachable!(),
+    };
+
+    assert!(matches!(listed, Err(Error::Timeout { .. })), "{listed:?}");
+    assert_eq!(begun.elapsed(), total);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_between_the_items_of_a_stream_does_not_count_towards_its_timeout() {
+    let (client, mut server) = modern().await;
+    let total = Duration::from_secs(100);
+    let mut tools = client.list_tools().timeout(total).stream();
+    for page in 0..3 {
+        let script = async {
+            let id = server.expect("tools/list").await.hold();
+            sleep(Duration::from_secs(30)).await;
+            server.answer(
+                id,
+                json!({"tools": [tool("a")], "nextCursor": page.to_string()}),
+            );
+        };
+        let (item, ()) = tokio::join!(tools.next(), script);
+        item.unwrap().unwrap();
+        sleep(Duration::from_secs(3600)).await;
+    }
+    let begun = Instant::now();
+
+    let last = tools.next().await.unwrap();
+
+    assert!(
+        matches!(last, Err(Error::Timeout { after }) if after == total),
+        "{last:?}"
+    );
+    assert_eq!(begun.elapsed(), Duration::from_secs(10));
+}
 
 #[tokio::test(start_paused = true)]
 async fn awaiting_a_list_collects_every_page_until_there_is_no_next_cursor() {

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::time::Duration;
 
-use bowline::client::{Change, ChangeFilter, Subscription, SubscriptionEnd};
+use bowline::client::{Change, ChangeFilter, Host, Subscription, SubscriptionEnd};
 use bowline::exchange::{Outcome, Request};
 use bowline::testing::ScriptedPeer;
 use bowline::types::{
@@ -15,6 +15,7 @@ use bowline::{CallToolResult, Client, Context, Error, RequestId, Server, Tool};
 use futures_core::Stream;
 use serde_json::json;
 use tokio::sync::mpsc;
+use tokio::time::sleep;
 
 use super::{legacy, legacy_with, modern, modern_with};
 
@@ -54,6 +55,28 @@ async fn a_subscription_sends_its_filter_and_returns_the_acknowledged_one() {
         subscription.acknowledged_filter(),
         &ChangeFilter::new().tools().into()
     );
+}
+
+/// A legacy server requests the roots twice before it answers `resources/subscribe`, and the host takes 50 s each time.
+#[tokio::test(start_paused = true)]
+async fn the_time_of_the_host_does_not_count_towards_an_acknowledgement() {
+    let host = Host::new().roots(async || {
+        sleep(Duration::from_secs(50)).await;
+        Vec::new()
+    });
+    let capabilities = json!({"resources": {"subscribe": true}});
+    let (client, mut server) = legacy_with(capabilities, |connect| connect.host(host)).await;
+    let subscribing = client.subscribe(ChangeFilter::new().resource("file:///a"));
+    let subscribing = tokio::spawn(subscribing.into_future());
+    let id = server.expect("resources/subscribe").await.hold();
+
+    for request in ["1", "2"] {
+        server.call(request, "roots/list", json!({})).await;
+    }
+    server.answer(id, json!({}));
+
+    let subscription = subscribing.await.unwrap();
+    assert!(subscription.is_ok(), "{subscription:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,9 +1,13 @@
 //! Validation of structured output against the output schema of its tool.
 
+use std::time::Duration;
+
 use bowline::client::OutputValidation;
 use bowline::testing::ScriptedPeer;
+use bowline::types::ErrorCode;
 use bowline::{Client, Reply, Result};
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
 use super::{modern, modern_with, protocol_error, tool};
 
@@ -108,6 +112,73 @@ async fn concurrent_calls_of_unlisted_tools_share_one_list() {
     for (result, tool) in [(first, "`a`"), (second, "`b`")] {
         assert!(protocol_error(&result.unwrap_err()).contains(tool));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_does_not_wait_long_for_the_list_of_another_one_and_sends_no_second_list() {
+    let (client, mut server) = modern().await;
+    let calls = ["a", "b", "c"].map(|tool| tokio::spawn(client.call_tool(tool, ()).into_future()));
+    for _ in 0..3 {
+        let output = json!({"content": [], "structuredContent": {"n": "one"}});
+        server.expect("tools/call").await.answer(output);
+    }
+    let listing = server.expect("tools/list").await.hold();
+    let begun = Instant::now();
+
+    let [first, second, third] = calls;
+    for waiting in [second, third] {
+        waiting.await.unwrap().unwrap();
+    }
+    let waited = begun.elapsed();
+    let tools = ["a", "b", "c"].map(tool_with_output_schema);
+    server.answer(listing, json!({"tools": tools}));
+
+    assert_eq!(waited, Duration::from_secs(1));
+    let error = first.await.unwrap().unwrap_err();
+    assert!(protocol_error(&error).contains("`a`"));
+    server.expect_nothing().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_idle_timeout_of_a_call_limits_the_whole_list_that_it_causes() {
+    let (client, mut server) = modern().await;
+    let limit = Duration::from_secs(100);
+    let call = client.call_tool("t", ()).idle_timeout(limit).into_future();
+    let script = async {
+        let output = json!({"content": [], "structuredContent": {"n": 1}});
+        server.expect("tools/call").await.answer(output);
+        for page in 0.. {
+            let id = server.expect("tools/list").await.hold();
+            sleep(Duration::from_secs(30)).await;
+            server.answer(id, json!({"tools": [], "nextCursor": page.to_string()}));
+        }
+    };
+    let begun = Instant::now();
+
+    let reply = tokio::select! {
+        reply = call => reply,
+        () = script => unreachable!(),
+    };
+
+    reply.unwrap();
+    assert_eq!(begun.elapsed(), limit);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_failed_is_not_repeated_by_the_next_call() {
+    let (client, mut server) = modern().await;
+    let output = json!({"content": [], "structuredContent": {"n": 1}});
+    let script = async {
+        server.expect("tools/call").await.answer(output.clone());
+        let list = server.expect("tools/list").await;
+        list.answer_error(ErrorCode::INTERNAL_ERROR, "not now");
+    };
+
+    let (first, ()) = tokio::join!(client.call_tool("t", ()).into_future(), script);
+    let second = call(&client, &mut server, output).await;
+
+    first.unwrap();
+    second.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

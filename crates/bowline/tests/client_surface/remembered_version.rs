@@ -54,6 +54,33 @@ async fn a_request_that_cannot_have_run_is_retried_in_the_version_of_the_server(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_list_that_is_retried_after_a_change_makes_its_tools_known() {
+    let (client, mut server) = client_with_remembered_version().await;
+    let schema = json!({"type": "object", "required": ["n"]});
+    let mut known = tool("a");
+    known["outputSchema"] = schema;
+    let script = async {
+        let modern = server.expect("tools/list").await;
+        modern.answer_error(ErrorCode::METHOD_NOT_FOUND, "not initialized");
+        server.notify("notifications/tools/list_changed", json!({}));
+        act_as_legacy_server(&mut server).await;
+        let again = server.expect("tools/list").await;
+        again.answer(json!({"tools": [known]}));
+        let output = json!({"content": [], "structuredContent": {}});
+        server.expect("tools/call").await.answer(output);
+        server.expect_nothing().await;
+    };
+    let calling = async {
+        client.list_tools().await.unwrap();
+        client.call_tool("a", ()).await
+    };
+
+    let (reply, ()) = tokio::join!(calling, script);
+
+    assert!(matches!(reply, Err(Error::Protocol { .. })), "{reply:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_that_may_have_run_fails_and_the_next_one_succeeds() {
     let (client, mut server) = client_with_remembered_version().await;
     let script = async {

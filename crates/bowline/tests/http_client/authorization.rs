@@ -61,7 +61,15 @@ impl GuardedServer {
             return refused;
         }
         let result = match method {
+            "tools/call" if body["params"]["name"] == "structured" => {
+                json!({"resultType": "complete", "content": [], "structuredContent": {}})
+            }
             "tools/call" => json!({"resultType": "complete", "content": []}),
+            "tools/list" => {
+                let schema = json!({"type": "object", "required": ["n"]});
+                let tool = json!({"name": "structured", "inputSchema": {}, "outputSchema": schema});
+                json!({"resultType": "complete", "tools": [tool], "ttlMs": 0, "cacheScope": "private"})
+            }
             "initialize" => json!({
                 "protocolVersion": "2025-11-25",
                 "capabilities": {"tools": {}, "resources": {"subscribe": true}},
@@ -284,6 +292,36 @@ async fn time_spent_on_authorization_does_not_count_towards_the_acknowledgement(
         let subscription = client.subscribe(ChangeFilter::new().resource("a:b")).await;
 
         assert!(subscription.is_ok(), "{version}: {subscription:?}");
+        assert_eq!(authorizer.refusals.lock().unwrap().len(), 1);
+    }
+}
+
+/// The output of a call is invalid only if the tools were listed in time.
+#[tokio::test(start_paused = true)]
+async fn time_spent_on_authorization_of_the_list_that_a_call_causes_does_not_count() {
+    for version in VERSIONS {
+        let server = GuardedServer::accepting("yes");
+        let authorizer =
+            ScriptedAuthorizer::with_credentials(&["yes"]).with_delay(Duration::from_secs(600));
+        *authorizer.credential.lock().unwrap() = "yes";
+        let client = connect(&server, &authorizer, version).await.unwrap();
+        client.call_tool("x", ()).await.unwrap();
+        server.answers_calls.send_replace(false);
+        server.seen();
+        let call = client
+            .call_tool("structured", ())
+            .timeout(Duration::from_secs(2));
+        let signing_out = async {
+            while !server.seen().contains(&"tools/call yes".to_owned()) {
+                tokio::task::yield_now().await;
+            }
+            *authorizer.credential.lock().unwrap() = "";
+            server.answers_calls.send_replace(true);
+        };
+
+        let (reply, ()) = tokio::join!(call.into_future(), signing_out);
+
+        assert!(matches!(reply, Err(Error::Protocol { .. })), "{reply:?}");
         assert_eq!(authorizer.refusals.lock().unwrap().len(), 1);
     }
 }

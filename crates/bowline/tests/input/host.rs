@@ -61,6 +61,7 @@ async fn the_timeout_of_a_call_is_paused_while_the_host_decides() {
         let reply = client
             .call_tool("order", ())
             .idle_timeout(Duration::from_secs(60))
+            .timeout(Duration::from_secs(90))
             .await;
 
         assert_eq!(
@@ -88,16 +89,21 @@ async fn the_timeout_of_a_call_resumes_when_the_host_has_decided() {
             ElicitResult::accept(json!({"text": "yes"}))
         });
         let client = connect(&Server::new("stuck", "1.0.0").tool(stuck), host, config).await;
-        let begun = tokio::time::Instant::now();
+        let minute = Duration::from_secs(60);
+        for (idle, total) in [(minute, Duration::MAX), (Duration::MAX, minute)] {
+            let begun = tokio::time::Instant::now();
 
-        let call = client
-            .call_tool("stuck", ())
-            .idle_timeout(Duration::from_secs(60));
-        let reply = timeout(Duration::from_secs(3600), call).await;
+            let call = client.call_tool("stuck", ());
+            let call = call.idle_timeout(idle).timeout(total);
+            let reply = timeout(60 * minute, call).await;
 
-        let reply = reply.expect("the call ends");
-        assert!(matches!(reply, Err(Error::Timeout { .. })), "{config:?}");
-        assert_eq!(begun.elapsed().as_secs(), 5 * 60, "{config:?}");
+            let reply = reply.expect("the call ends");
+            assert!(
+                matches!(reply, Err(Error::Timeout { after }) if after == minute),
+                "{config:?}: {reply:?}"
+            );
+            assert_eq!(begun.elapsed(), 5 * minute, "{config:?}");
+        }
     }
 }
 
@@ -178,23 +184,31 @@ async fn the_total_timeout_applies_to_the_sum_of_all_rounds() {
         Ok(CallToolResult::text("done"))
     });
     let server = Server::new("slow", "1").tool(slow);
-    let host = Host::new().elicitation(|_| async {
-        sleep(Duration::from_secs(60)).await; // does not count towards the timeouts
-        ElicitResult::accept(json!({"text": "yes"}))
-    });
-    let client = modern_client(&server, host).await;
-    let call = |total| {
-        let call = client
-            .call_tool("slow", ())
-            .idle_timeout(Duration::from_secs(100));
-        call.timeout(Duration::from_secs(total)).into_future()
-    };
+    for config in CONFIGURATIONS {
+        let host = Host::new().elicitation(|_| async {
+            sleep(Duration::from_secs(60)).await; // does not count towards the timeouts
+            ElicitResult::accept(json!({"text": "yes"}))
+        });
+        let client = connect(&server, host, config).await;
+        // In the modern era the handler runs again in each round: 2 s, then 4 s, then 6 s, then 6 s.
+        let spent = if config.0 == MODERN { 18 } else { 6 };
+        let call = |total| {
+            let call = client
+                .call_tool("slow", ())
+                .idle_timeout(Duration::from_secs(100));
+            call.timeout(Duration::from_secs(total)).into_future()
+        };
 
-    let short = call(5).await;
-    let enough = call(100).await;
+        let short = call(spent - 1).await;
+        let enough = call(spent + 1).await;
 
-    assert!(matches!(short, Err(Error::Timeout { .. })), "{short:?}");
-    assert_eq!(enough.unwrap().text(), "done");
+        let total = Duration::from_secs(spent - 1);
+        assert!(
+            matches!(short, Err(Error::Timeout { after }) if after == total),
+            "{config:?}: {short:?}"
+        );
+        assert_eq!(enough.unwrap().text(), "done", "{config:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

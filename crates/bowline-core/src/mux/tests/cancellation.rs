@@ -50,9 +50,9 @@ fn the_reason_distinguishes_dropped_timed_out_and_cancelled_calls() {
 }
 
 #[test]
-fn cancelling_with_a_reason_sends_a_cancel_even_without_cancel_on_drop() {
+fn cancelling_with_a_reason_sends_a_cancel_even_without_cancel_on_abandon() {
     let opted_out = CallOptions {
-        cancel_on_drop: false,
+        cancel_on_abandon: false,
         ..CallOptions::default()
     };
     let mut pair = MuxPair::new();

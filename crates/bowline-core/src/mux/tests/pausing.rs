@@ -18,8 +18,8 @@ fn the_time_while_deadlines_are_paused_does_not_count() {
     pair.advance(second);
 
     pair.client.pause_deadlines(pair.now, &id);
-    pair.client.pause_idle();
-    pair.client.resume_idle(pair.now);
+    pair.client.pause_all_deadlines(pair.now);
+    pair.client.resume_all_deadlines(pair.now);
     pair.advance(50 * second);
 
     let idle = Err(CallFailure::Timeout(CallTimeout::Idle(2 * second)));
@@ -32,6 +32,42 @@ fn the_time_while_deadlines_are_paused_does_not_count() {
     let total = Err(CallFailure::Timeout(CallTimeout::Total(3 * second)));
     assert_eq!(settled(pair.client.poll_event()), (paused, total));
     assert_eq!(pair.client.poll_timeout(), None);
+}
+
+#[test]
+fn overlapping_pauses_count_once() {
+    let mut pair = MuxPair::new();
+    let second = Duration::from_secs(1);
+    let limited = CallOptions {
+        timeout: Some(3 * second),
+        ..CallOptions::default()
+    };
+    let call = pair.call_with("a", limited);
+    let id = RequestId::Number(1);
+    pair.deliver();
+    pair.advance(second);
+
+    pair.client.pause_deadlines(pair.now, &id);
+    pair.advance(2 * second);
+    pair.client.pause_all_deadlines(pair.now);
+    pair.advance(2 * second);
+    pair.client.resume_deadlines(pair.now, &id);
+    pair.advance(2 * second);
+    pair.client.resume_all_deadlines(pair.now);
+    pair.advance(second);
+    pair.client.pause_all_deadlines(pair.now);
+    pair.advance(2 * second);
+    pair.client.pause_deadlines(pair.now, &id);
+    pair.advance(2 * second);
+    pair.client.resume_all_deadlines(pair.now);
+    pair.advance(2 * second);
+    pair.client.resume_deadlines(pair.now, &id);
+    pair.advance(second / 2);
+    assert_eq!(pair.client.poll_event(), None);
+    pair.advance(second / 2);
+
+    let total = Err(CallFailure::Timeout(CallTimeout::Total(3 * second)));
+    assert_eq!(settled(pair.client.poll_event()), (call, total));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! `Drain`, which reads responses to their end in the background once nothing else in them is needed: an SSE stream after
-//! the JSON-RPC response, the body of a `202 Accepted`.
+//! `Drain`, which reads responses to their end in the background once nothing else in them is needed: an SSE stream
+//! after the JSON-RPC response, the body of a `202 Accepted`.
 //!
 //! An HTTP/1.1 connection can be reused only after its response was read to the end, and an HTTP/2 stream that is
 //! dropped earlier is reset, which servers count against their rate limit of resets. The caller does not wait for this.

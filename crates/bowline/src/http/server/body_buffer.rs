@@ -131,8 +131,8 @@ const MIN_POOLED: usize = 256 * 1024;
 /// The size of the pieces of an arriving body, and the minimum of the first one.
 const PIECE_SIZE: usize = 64 * 1024;
 const MIN_PIECE_SIZE: usize = 1024;
-/// How many times what has arrived a body may reserve. Reserved memory may be resident: allocators reuse pages that were
-/// written to before.
+/// How many times what has arrived a body may reserve. Reserved memory may be resident: allocators reuse pages that
+/// were written to before.
 const MAX_RESERVE: usize = 2;
 
 #[cfg(test)]

@@ -156,9 +156,9 @@ impl HttpService {
         })
     }
 
-    /// Accepts requests from web pages of these origins, in addition to those that [`source`](Self::source) accepts, and
-    /// lets the pages read the responses (CORS). Pages of loopback origins are accepted by a loopback server without
-    /// this.
+    /// Accepts requests from web pages of these origins, in addition to those that [`source`](Self::source) accepts,
+    /// and lets the pages read the responses (CORS). Pages of loopback origins are accepted by a loopback server
+    /// without this.
     ///
     /// # Examples
     ///

@@ -355,20 +355,13 @@ fn is_reserved(reserved: &watch::Receiver<Option<ReservedId>>, now: Instant) -> 
     reserved.is_some_and(|reserved| reserved.until > now)
 }
 
-/// Returns the URI of a `resources/subscribe` or `resources/unsubscribe` request.
+/// Returns the URI of a `resources/subscribe` or `resources/unsubscribe` request as JSON text, which is the same for the
+/// same URI: this side has encoded it.
 fn subscribed_resource(request: &RawRequest) -> Option<String> {
-    #[derive(serde::Deserialize)]
-    struct UriParams {
-        uri: String,
-    }
-    if !matches!(
-        &*request.method,
-        SubscribeRequest::NAME | UnsubscribeRequest::NAME
-    ) {
-        return None;
-    }
-    let params: UriParams = request.params.as_ref()?.decode().ok()?;
-    Some(params.uri)
+    let methods = [SubscribeRequest::NAME, UnsubscribeRequest::NAME];
+    let params = request.params.as_ref();
+    let params = params.filter(|_| methods.contains(&&*request.method))?;
+    Some(params.member("uri").ok()??.as_str().to_owned())
 }
 
 /// Timeout of posting a message without a response, and of a repeated handshake.
