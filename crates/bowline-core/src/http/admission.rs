@@ -99,8 +99,9 @@ pub fn admit_head(
         .check(&head.uri, &head.headers)
         .map_err(|why| HttpRejection::new(StatusCode::FORBIDDEN, why.to_string()))?;
     // For every HTTP method: a client that probes this path for metadata must not get an MCP response.
-    if !paths.matches(head.uri.path()) {
-        let why = "no MCP endpoint at this path";
+    let path = head.uri.path();
+    if !paths.matches(path) {
+        let why = paths.not_found(path);
         return Err(HttpRejection::new(StatusCode::NOT_FOUND, why));
     }
     let has_legacy = served.latest_legacy().is_some();

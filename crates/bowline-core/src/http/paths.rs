@@ -1,5 +1,7 @@
 //! The paths of a server that are MCP endpoints.
 
+use crate::shortened;
+
 /// The paths that a service answers; others get status 404.
 ///
 /// A trailing slash is ignored. Paths below `/.well-known/` match only if they are listed: clients probe there for
@@ -19,7 +21,7 @@
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointPaths {
-    /// Without trailing slashes; `None` means any path.
+    /// Without trailing slashes, except `/`; `None` means any path.
     listed: Option<Vec<String>>,
 }
 
@@ -35,10 +37,29 @@ impl EndpointPaths {
     pub fn only(paths: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let listed = paths.into_iter().map(|path| {
             let path: String = path.into();
-            without_trailing_slash(&path).to_owned()
+            match without_trailing_slash(&path) {
+                "" => "/".to_owned(),
+                path => path.to_owned(),
+            }
         });
         Self {
             listed: Some(listed.collect()),
+        }
+    }
+
+    /// Describes a path that does not match, and names those that do.
+    #[must_use]
+    pub fn not_found(&self, path: &str) -> String {
+        let path = shortened(path);
+        let listed = self.listed.iter().flatten();
+        let listed: Vec<_> = listed.map(|own| format!("`{own}`")).collect();
+        match &*listed {
+            [] => format!("no MCP endpoint at `{path}`"),
+            [own] => format!("no MCP endpoint at `{path}`; it is at {own}"),
+            several => format!(
+                "no MCP endpoint at `{path}`; there are {}",
+                several.join(", ")
+            ),
         }
     }
 
@@ -46,7 +67,10 @@ impl EndpointPaths {
     #[must_use]
     pub fn matches(&self, path: &str) -> bool {
         match &self.listed {
-            Some(listed) => listed.iter().any(|own| own == without_trailing_slash(path)),
+            Some(listed) => {
+                let path = without_trailing_slash(path);
+                listed.iter().any(|own| without_trailing_slash(own) == path)
+            }
             None => !path.starts_with(WELL_KNOWN),
         }
     }
@@ -90,6 +114,25 @@ mod tests {
         ] {
             assert_eq!(paths.matches(path), found, "{path:?}");
         }
+    }
+
+    #[test]
+    fn a_path_that_does_not_match_is_described_with_those_that_do() {
+        for (paths, text) in [
+            (EndpointPaths::any(), "no MCP endpoint at `/a`"),
+            (
+                EndpointPaths::only(["/mcp/"]),
+                "no MCP endpoint at `/a`; it is at `/mcp`",
+            ),
+            (
+                EndpointPaths::only(["/", "/sse"]),
+                "no MCP endpoint at `/a`; there are `/`, `/sse`",
+            ),
+        ] {
+            assert_eq!(paths.not_found("/a"), text);
+        }
+        let long = EndpointPaths::any().not_found(&"/a".repeat(10_000));
+        assert!(long.len() < 1000, "{}", long.len());
     }
 
     #[test]

@@ -36,8 +36,8 @@ impl Server {
         })
     }
 
-    /// Serves HTTP/1.1 and HTTP/2 at this address, on the paths `/` and `/mcp`, until [`Server::shut_down`] or a
-    /// signal, as [`serve_stdio`](Self::serve_stdio) does. [`Server::http`] configures other paths and HTTP+SSE.
+    /// Serves HTTP/1.1 and HTTP/2 at this address, on the path `/mcp`, until [`Server::shut_down`] or a signal, as
+    /// [`serve_stdio`](Self::serve_stdio) does. [`Server::http`] configures other paths, HTTP+SSE and TLS.
     ///
     /// # Errors
     ///

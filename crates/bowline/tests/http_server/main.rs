@@ -4,6 +4,7 @@
 
 mod support;
 
+mod bound_paths;
 #[cfg(feature = "legacy")]
 mod client_and_server;
 mod connectors;

@@ -10,7 +10,7 @@ use bowline_types::{ErrorCode, RequestId, RpcError, UnsupportedProtocolVersion};
 use http::{Response, StatusCode};
 
 use super::body::ResponseBody;
-use super::response::{ResponseContent, message, missing_response, read};
+use super::response::{ResponseContent, message, read};
 use super::send::SendState;
 use super::{Endpoint, OutgoingRequest, RefusalPolicy, message_headers};
 use crate::exchange::{
@@ -145,10 +145,13 @@ impl HttpChannel {
             .await?;
         let reply = read(&self.0.endpoint, response).await?;
         match reply {
-            ResponseContent::Other(status) => Err(missing_response(status)),
+            ResponseContent::Other(status) => Err(self.0.endpoint.missing_response(status)),
             ResponseContent::Json(status, body) => match message(&body) {
                 Ok(Message::Response(response)) if is_response_to(response.id.as_ref(), id) => {
-                    Ok(response.outcome)
+                    match self.0.endpoint.not_found(status, &body) {
+                        Some(error) => Err(error),
+                        None => Ok(response.outcome),
+                    }
                 }
                 // Some servers put another id into errors that they report before they have read ours.
                 Ok(Message::Response(response))
@@ -160,7 +163,7 @@ impl HttpChannel {
                     "expected the response to this request, got another message",
                 )),
                 // An error status is more useful to the caller than a parse error of its body.
-                Err(_) if !status.is_success() => Err(missing_response(status)),
+                Err(_) if !status.is_success() => Err(self.0.endpoint.missing_response(status)),
                 Err(error) => Err(error),
             },
             ResponseContent::Sse(mut events) => loop {

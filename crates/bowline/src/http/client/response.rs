@@ -1,6 +1,7 @@
 //! Classifies the HTTP response to a message, and reads the JSON-RPC messages in it.
 
-use bowline_core::{Malformed, Message, sse};
+use bowline_core::{Malformed, Message, shortened, sse};
+use bowline_types::ErrorCode;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, Response, StatusCode};
@@ -66,23 +67,58 @@ fn has_media_type(headers: &HeaderMap, media: &str) -> bool {
     content_type.is_some_and(|value| value.trim().eq_ignore_ascii_case(media))
 }
 
-/// Returns the error for an HTTP response without a JSON-RPC response.
-pub(crate) fn missing_response(status: StatusCode) -> Error {
-    match status {
-        StatusCode::UNAUTHORIZED => Error::Unauthorized {
-            challenges: Vec::new(),
-            source: None,
-        },
-        StatusCode::ACCEPTED => {
-            Error::protocol("expected a JSON-RPC response, got HTTP status 202 Accepted")
+impl Endpoint {
+    /// Returns the error for an HTTP response without a JSON-RPC response.
+    pub(crate) fn missing_response(&self, status: StatusCode) -> Error {
+        match status {
+            StatusCode::UNAUTHORIZED => Error::Unauthorized {
+                challenges: Vec::new(),
+                source: None,
+            },
+            StatusCode::ACCEPTED => {
+                Error::protocol("expected a JSON-RPC response, got HTTP status 202 Accepted")
+            }
+            status if status.is_success() => {
+                Error::protocol("the HTTP response contains no JSON-RPC response")
+            }
+            status => Error::Transport {
+                what: format!("unexpected HTTP status {status} from {}", self.public_url()),
+                source: Some(Box::new(UnexpectedStatus(status))),
+            },
         }
-        status if status.is_success() => {
-            Error::protocol("the HTTP response contains no JSON-RPC response")
+    }
+
+    /// Returns the error for a JSON response that says that there is no MCP endpoint at this URL: status 404 with an
+    /// error that answers no request. The JSON-RPC error alone would not name the URL.
+    pub(crate) fn not_found(&self, status: StatusCode, body: &Bytes) -> Option<Error> {
+        if status != StatusCode::NOT_FOUND {
+            return None;
         }
-        status => Error::Transport {
-            what: format!("unexpected HTTP status {status}"),
+        let Ok(Message::Response(response)) = message(body) else {
+            return None;
+        };
+        let error = response.outcome.err()?;
+        if response.id.is_some() || error.code == ErrorCode::METHOD_NOT_FOUND {
+            return None;
+        }
+        let (url, why) = (self.public_url(), shortened(&error.message));
+        Some(Error::Transport {
+            what: format!("unexpected HTTP status {status} from {url}: {why}"),
             source: Some(Box::new(UnexpectedStatus(status))),
-        },
+        })
+    }
+
+    /// Returns the URL for errors and logs: without user, password and query, which may be secret.
+    pub(crate) fn public_url(&self) -> String {
+        let (scheme, host) = (self.uri.scheme_str(), self.uri.host());
+        let port = self.uri.port().map(|port| format!(":{port}"));
+        format!(
+            "{}://{}{}{}",
+            scheme.unwrap_or_default(),
+            host.unwrap_or_default(),
+            port.unwrap_or_default(),
+            self.uri.path()
+        )
     }
 }
 

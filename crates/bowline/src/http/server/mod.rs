@@ -18,6 +18,8 @@ pub use body::HttpBody;
 
 mod cors;
 
+mod health;
+
 mod running_request;
 pub(crate) use running_request::{PendingResponse, RunningRequest};
 
@@ -104,6 +106,8 @@ pub(crate) struct ServiceState {
     pub(crate) cors_origins: Vec<String>,
     /// The paths that are served; `None` until they are set or the service is bound.
     pub(crate) paths: Option<EndpointPaths>,
+    /// Set when the service is bound.
+    pub(crate) health_path: Option<&'static str>,
     pub(crate) stream_after: Duration,
     pub(crate) keep_alive: Duration,
     pub(crate) legacy: Legacy,
@@ -130,6 +134,7 @@ impl HttpService {
             is_source_chosen: false,
             cors_origins: Vec::new(),
             paths: None,
+            health_path: None,
             stream_after: STREAM_AFTER,
             keep_alive: KEEP_ALIVE,
             legacy: Legacy::default(),
@@ -178,9 +183,8 @@ impl HttpService {
 
     /// Sets the paths that are served; all others get status 404. A trailing slash is ignored.
     ///
-    /// Defaults to `/` and `/mcp` for a service that is [bound](Self::bind) to an address, and `/sse` if it serves
-    /// HTTP+SSE. A service mounted in a router serves every path that the router passes to it, except those below
-    /// `/.well-known/`.
+    /// Defaults to `/mcp` for a service that is [bound](Self::bind) to an address, and `/sse` if it serves HTTP+SSE. A
+    /// service mounted in a router serves every path that the router passes to it, except those below `/.well-known/`.
     ///
     /// # Examples
     ///

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
+use std::iter;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,13 +16,13 @@ use bowline_core::http::paths::EndpointPaths;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
 use tokio::task::JoinSet;
 use tower_layer::Layer;
 use tower_service::Service;
 
+use super::health::{HEALTH_PATH, with_health};
 use super::write_timeout::{HttpVersion, WriteTimeout};
 use super::{ConnectionAccount, HttpBody, HttpService, ServiceState};
 use crate::exit_signals::serve_until_signal;
@@ -50,7 +51,9 @@ pub struct BoundServer<S = HttpService> {
 }
 
 impl HttpService {
-    /// Binds a TCP address; port 0 selects a free port. The [paths](Self::paths) default to `/` and `/mcp`.
+    /// Binds a TCP address; port 0 selects a free port. The [paths](Self::paths) default to `/mcp`.
+    ///
+    /// The path `/healthz` gets status 200 until [`shut_down`](Self::shut_down), then 503, without passing the layers.
     ///
     /// # Errors
     ///
@@ -74,8 +77,10 @@ impl HttpService {
             }
             if state.paths.is_none() {
                 let sse = state.legacy.has_http_sse().then_some("/sse");
-                state.paths = Some(EndpointPaths::only(DEFAULT_PATHS.into_iter().chain(sse)));
+                state.paths = Some(EndpointPaths::only(iter::once(DEFAULT_PATH).chain(sse)));
             }
+            let is_endpoint = |path| state.paths.as_ref().is_some_and(|it| it.matches(path));
+            state.health_path = Some(HEALTH_PATH).filter(|path| !is_endpoint(path));
         });
         Ok(BoundServer {
             listener,
@@ -227,7 +232,7 @@ pub(crate) async fn accept(listener: &TcpListener) -> TcpStream {
 
 /// Serves one connection.
 async fn serve<S>(
-    state: &ServiceState,
+    state: &Arc<ServiceState>,
     io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     service: S,
 ) where
@@ -252,7 +257,7 @@ async fn serve<S>(
     match version {
         // One request at a time, so it needs no account of its own.
         HttpVersion::Http1 => {
-            let service = TowerToHyperService::new(service);
+            let service = with_health(state, service);
             let mut connection = http1(state).serve_connection(io, service);
             let driven = Pin::new(&mut connection);
             // `header_read_timeout` ends an idle connection.
@@ -267,11 +272,12 @@ async fn serve<S>(
         HttpVersion::Http2 => {
             let account = state.account.peer();
             let served = Arc::new(AtomicUsize::new(0));
-            let service = TowerToHyperService::new(WithAccount {
+            let service = WithAccount {
                 service,
                 account: account.clone(),
                 served: served.clone(),
-            });
+            };
+            let service = with_health(state, service);
             let mut connection = Box::pin(http2(state).serve_connection(io, service));
             let driven = connection.as_mut();
             let idle = wait_until_idle(&account, &served);
@@ -400,8 +406,8 @@ fn log_result(state: &ServiceState, served: hyper::Result<()>) {
     }
 }
 
-/// The default paths of a bound service.
-const DEFAULT_PATHS: [&str; 2] = ["/", "/mcp"];
+/// The default path of a bound service.
+const DEFAULT_PATH: &str = "/mcp";
 /// How long a client may take to send a request head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// The smallest read buffer that hyper accepts.

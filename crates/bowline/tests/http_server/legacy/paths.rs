@@ -19,7 +19,7 @@ async fn a_bound_service_serves_only_its_own_paths() {
     let (addr, _serving) = bound(service).await;
 
     for (path, accept, status) in [
-        ("/", EVENTS, 200),
+        ("/", EVENTS, 404),
         ("/mcp", EVENTS, 200),
         ("/mcp/", EVENTS, 200),
         ("/sse", EVENTS, 200),
@@ -31,6 +31,7 @@ async fn a_bound_service_serves_only_its_own_paths() {
         ("/.well-known/oauth-authorization-server", "*/*", 404),
         ("/register", "*/*", 404),
         ("/favicon.ico", "*/*", 404),
+        ("/healthz", "*/*", 200),
     ] {
         assert_eq!(get(addr, path, accept).await, status, "{path} {accept}");
     }

@@ -14,7 +14,7 @@ use super::session::{SessionLifecycle, SessionPhase, WireSession};
 use super::stream_backoff::StreamBackoff;
 use super::wire_state::{WireState, clone_error};
 use crate::exchange::{BoxFuture, TimeoutControl, TimeoutPause, timeout_with_pauses};
-use crate::http::client::response::{ResponseContent, message, missing_response, read};
+use crate::http::client::response::{ResponseContent, message, read};
 use crate::http::client::send::SendState;
 use crate::http::client::{RefusalPolicy, UnexpectedStatus};
 use crate::wire::{Received, WireEvent};
@@ -80,11 +80,13 @@ impl WireState {
             let response = posted.await?;
             let headers = response.headers().clone();
             let answer = match read(&self.endpoint, response).await? {
-                ResponseContent::Other(status) => return Err(missing_response(status)),
+                ResponseContent::Other(status) => {
+                    return Err(self.endpoint.missing_response(status));
+                }
                 ResponseContent::Json(_, body) => message(&body)?,
                 ResponseContent::Sse(mut events) => loop {
                     let Some(data) = events.next_message().await? else {
-                        return Err(missing_response(StatusCode::OK));
+                        return Err(self.endpoint.missing_response(StatusCode::OK));
                     };
                     if let Ok(answer @ Message::Response(_)) = message(&data) {
                         self.endpoint.drain.finish(events.into_body());

@@ -27,7 +27,7 @@ use super::post_state::{AbandonedFlag, PostState};
 use super::wire_state::Delivery;
 use crate::exchange::{TimeoutControl, TimeoutPause, timeout_with_pauses};
 use crate::http::client::UnexpectedStatus;
-use crate::http::client::response::{ResponseContent, SseStream, missing_response, read};
+use crate::http::client::response::{ResponseContent, SseStream, read};
 use crate::http::client::send::SendState;
 use crate::http::client::{
     Endpoint, OutgoingRequest, RefusalPolicy, message_headers, resolve_in_origin, stream_headers,
@@ -95,7 +95,7 @@ impl HttpSseWire {
         let mut events = match read(&endpoint, response).await? {
             ResponseContent::Sse(events) => events,
             ResponseContent::Other(status) | ResponseContent::Json(status, _) => {
-                return Err(missing_response(status));
+                return Err(endpoint.missing_response(status));
             }
         };
         let post_to = post_uri(&endpoint.uri, &mut events).await?;
@@ -380,7 +380,7 @@ async fn post(
     let response = endpoint.request(&outgoing).await?;
     match endpoint.drain_response(response) {
         status if status.is_success() => Ok(()),
-        status => Err(missing_response(status)),
+        status => Err(endpoint.missing_response(status)),
     }
 }
 

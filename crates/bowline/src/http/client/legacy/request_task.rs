@@ -19,7 +19,7 @@ use super::wire_state::WireState;
 use crate::exchange::TimeoutControl;
 use crate::http::client::RefusalPolicy;
 use crate::http::client::body::ResponseBody;
-use crate::http::client::response::{ResponseContent, SseStream, missing_response, read};
+use crate::http::client::response::{ResponseContent, SseStream, read};
 use crate::http::client::send::SendState;
 use crate::limits::Limits;
 use crate::wire::{Received, WireEvent};
@@ -81,11 +81,14 @@ impl RequestTask {
         };
         let headers = response.headers().clone();
         match read(&self.state.endpoint, response).await? {
-            ResponseContent::Other(status) => Err(missing_response(status)),
+            ResponseContent::Other(status) => Err(self.state.endpoint.missing_response(status)),
             ResponseContent::Json(status, body) => {
+                if let Some(error) = self.state.endpoint.not_found(status, &body) {
+                    return Err(error);
+                }
                 match self.deliver(&session, &headers, body).await {
                     Delivered::Answer => Ok(()),
-                    Delivered::Other => Err(missing_response(status)),
+                    Delivered::Other => Err(self.state.endpoint.missing_response(status)),
                 }
             }
             ResponseContent::Sse(events) => self.read_events(&session, &headers, events).await,
@@ -130,7 +133,7 @@ impl RequestTask {
                 return Ok(None);
             }
         }
-        Err(missing_response(StatusCode::NOT_FOUND))
+        Err(self.state.endpoint.missing_response(StatusCode::NOT_FOUND))
     }
 
     /// Delivers an SSE stream up to the response. Resumes it with `Last-Event-ID` if it breaks and has event ids.

@@ -20,7 +20,7 @@ use super::post_state::AbandonedFlag;
 use super::session::{SessionClaim, SessionLifecycle, WireSession};
 use crate::exchange::{TimeoutControl, TimeoutPause, timeout_with_pauses};
 use crate::http::client::body::ResponseBody;
-use crate::http::client::response::{ResponseContent, SseStream, missing_response, read};
+use crate::http::client::response::{ResponseContent, SseStream, read};
 use crate::http::client::send::SendState;
 use crate::http::client::{
     Endpoint, OutgoingRequest, RefusalPolicy, message_headers, stream_headers,
@@ -321,7 +321,7 @@ impl WireState {
             ResponseContent::Other(StatusCode::METHOD_NOT_ALLOWED)
             | ResponseContent::Json(StatusCode::METHOD_NOT_ALLOWED, _) => Ok(None),
             ResponseContent::Other(status) | ResponseContent::Json(status, _) => {
-                Err(missing_response(status))
+                Err(self.endpoint.missing_response(status))
             }
         }
     }
