@@ -288,7 +288,7 @@ mod tests {
     }
 
     /// Returns the errors of an argument `shape` of the type `T`.
-    fn wrong_shape<T: schemars::JsonSchema>(shape: Value) -> String {
+    fn wrong_shape<T: schemars::JsonSchema>(shape: &Value) -> String {
         #[derive(schemars::JsonSchema)]
         #[allow(dead_code, reason = "only its schema is used")]
         struct Draw<T> {
@@ -334,35 +334,35 @@ mod tests {
 
         for (errors, expected) in [
             (
-                wrong_shape::<Tagged>(json!({"kind": "circl", "radius": 1})),
+                wrong_shape::<Tagged>(&json!({"kind": "circl", "radius": 1})),
                 "/shape: expected `kind` to be one of `circle`, `square`; got \"circl\"",
             ),
             (
-                wrong_shape::<Tagged>(json!({"radius": 1})),
+                wrong_shape::<Tagged>(&json!({"radius": 1})),
                 "/shape: expected `kind` to be one of `circle`, `square`; it is missing",
             ),
             (
-                wrong_shape::<Tagged>(json!("circle")),
+                wrong_shape::<Tagged>(&json!("circle")),
                 "/shape: expected `kind` to be one of `circle`, `square`; got \"circle\"",
             ),
             (
-                wrong_shape::<Tagged>(json!({"kind": "square"})),
+                wrong_shape::<Tagged>(&json!({"kind": "square"})),
                 "/shape: \"side\" is a required property",
             ),
             (
-                wrong_shape::<External>(json!("Cirle")),
+                wrong_shape::<External>(&json!("Cirle")),
                 "/shape: expected one of `\"Dot\"`, `\"Line\"`, `{\"Circle\": …}`; got \"Cirle\"",
             ),
             (
-                wrong_shape::<External>(json!({"Circle": {"radius": "1"}})),
+                wrong_shape::<External>(&json!({"Circle": {"radius": "1"}})),
                 "/shape/Circle/radius: \"1\" is not of type \"number\"",
             ),
             (
-                wrong_shape::<Untagged>(json!(1)),
+                wrong_shape::<Untagged>(&json!(1)),
                 "/shape: expected one of a string, an object with `radius`; got 1",
             ),
             (
-                wrong_shape::<Documented>(json!("Afar")),
+                wrong_shape::<Documented>(&json!("Afar")),
                 "/shape: expected one of `\"Near\"`, `\"Far\"`; got \"Afar\"",
             ),
         ] {
