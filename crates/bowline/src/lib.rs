@@ -105,7 +105,7 @@
 //! - `http-server` (default): [`Server::http`] and [`Server::serve_http`].
 //! - `legacy` (default): protocol revisions before 2026-07-28, and the HTTP+SSE transport.
 //! - `macros` (default): `#[tool]`, `#[tools]`, `#[prompt]` and `#[resource]`.
-//! - `tls` (default): `https` URLs for clients.
+//! - `tls` (default): `https` URLs for clients, and TLS for servers.
 //! - `validate` (default): arguments and structured output are validated against the tool's schemas.
 //! - `reqwest`: a `reqwest::Client` can send the HTTP requests.
 //! - `testing`: scripted peers and every transport, for tests.

@@ -26,6 +26,14 @@ pub(crate) use running_request::{PendingResponse, RunningRequest};
 mod serve;
 pub use serve::BoundServer;
 
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(feature = "tls")]
+pub use tls::TlsConfig;
+#[cfg(not(feature = "tls"))]
+#[path = "tls_disabled.rs"]
+mod tls;
+
 mod write_timeout;
 
 use std::convert::Infallible;
