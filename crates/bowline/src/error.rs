@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bowline_core::http::challenge::Challenge;
+use bowline_core::shortened;
 use bowline_types::RpcError;
 
 /// A result whose error is [`Error`].
@@ -66,7 +67,7 @@ pub enum Error {
     #[error("connection closed")]
     Closed,
     /// The server requires authorization.
-    #[error("the server requires authorization")]
+    #[error("the server requires authorization{}", reason(challenges))]
     Unauthorized {
         /// The challenges of the `WWW-Authenticate` header.
         challenges: Vec<Challenge>,
@@ -111,6 +112,17 @@ impl Error {
     }
 }
 
+/// Returns why the server refused the credentials, if a challenge says so.
+fn reason(challenges: &[Challenge]) -> String {
+    let mut descriptions = challenges
+        .iter()
+        .filter_map(|challenge| challenge.param("error_description"));
+    match descriptions.next() {
+        Some(description) => format!(": {}", shortened(description)),
+        None => String::new(),
+    }
+}
+
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut printed = self.to_string();
@@ -132,6 +144,22 @@ impl fmt::Debug for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_is_displayed_with_the_description_of_its_challenge() {
+        let header = r#"Bearer error="insufficient_scope", error_description="the token lacks the scope `a`""#;
+        let unauthorized = |headers: &[&str]| Error::Unauthorized {
+            challenges: Challenge::parse_all(headers.iter().copied()),
+            source: None,
+        };
+
+        assert_eq!(
+            unauthorized(&[header]).to_string(),
+            "the server requires authorization: the token lacks the scope `a`"
+        );
+        let without = unauthorized(&["Bearer"]).to_string();
+        assert_eq!(without, "the server requires authorization");
+    }
 
     #[test]
     fn debug_prints_each_cause_once() {

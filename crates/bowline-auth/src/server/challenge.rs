@@ -1,5 +1,6 @@
 //! Responses to refused requests: the status, and the `WWW-Authenticate` challenge.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
@@ -26,8 +27,14 @@ pub(super) enum DenialReason {
     InvalidProof(String),
     /// A DPoP proof without a valid nonce; contains the nonce to use.
     NonceRequired(String),
-    /// Insufficient scope; contains all required scopes.
-    ScopeMissing(Scheme, BTreeSet<String>),
+    /// Insufficient scope.
+    ScopeMissing {
+        scheme: Scheme,
+        /// All required scopes, which a new token needs.
+        required: BTreeSet<String>,
+        /// Those that the token lacks.
+        missing: Vec<String>,
+    },
     /// Too many DPoP proofs.
     TooManyProofs(String),
     /// The token could not be verified now.
@@ -37,8 +44,8 @@ pub(super) enum DenialReason {
 /// The parameters that all challenges share.
 #[derive(Clone, Debug)]
 pub(super) struct ChallengeParams<'a> {
-    /// The URL of the protected resource metadata.
-    pub(super) metadata: &'a str,
+    /// The URL of the protected resource metadata, if there are any.
+    pub(super) metadata: Option<&'a str>,
     /// The scopes that every token must have.
     pub(super) scopes: &'a BTreeSet<String>,
     /// The scheme that clients should use.
@@ -53,7 +60,7 @@ impl DenialReason {
             | Self::InvalidProof(_)
             | Self::NonceRequired(_) => StatusCode::UNAUTHORIZED,
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
-            Self::ScopeMissing(..) => StatusCode::FORBIDDEN,
+            Self::ScopeMissing { .. } => StatusCode::FORBIDDEN,
             Self::TooManyProofs(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -68,20 +75,28 @@ impl DenialReason {
             Self::InvalidToken(..) => Some("invalid_token"),
             Self::InvalidProof(_) => Some("invalid_dpop_proof"),
             Self::NonceRequired(_) => Some("use_dpop_nonce"),
-            Self::ScopeMissing(..) => Some("insufficient_scope"),
+            Self::ScopeMissing { .. } => Some("insufficient_scope"),
         }
     }
 
-    fn description(&self) -> &str {
+    fn description(&self) -> Cow<'_, str> {
         match self {
-            Self::NoToken => "an access token is required",
+            Self::NoToken => "an access token is required".into(),
             Self::Malformed(why)
             | Self::InvalidToken(_, why)
             | Self::InvalidProof(why)
             | Self::TooManyProofs(why)
-            | Self::Unavailable(why) => why,
-            Self::NonceRequired(_) => "the DPoP proof must contain the nonce of this response",
-            Self::ScopeMissing(..) => "the token lacks a required scope",
+            | Self::Unavailable(why) => why.into(),
+            Self::NonceRequired(_) => {
+                "the DPoP proof must contain the nonce of this response".into()
+            }
+            Self::ScopeMissing { missing, .. } => {
+                let noun = match missing.len() {
+                    1 => "scope",
+                    _ => "scopes",
+                };
+                format!("the token lacks the {noun} `{}`", missing.join("`, `")).into()
+            }
         }
     }
 }
@@ -113,7 +128,7 @@ impl ChallengeParams<'_> {
     /// Adds a challenge to the headers of a response.
     pub(super) fn challenge(&self, reason: &DenialReason, headers: &mut HeaderMap) {
         let used = match reason {
-            DenialReason::InvalidToken(scheme, _) | DenialReason::ScopeMissing(scheme, _) => {
+            DenialReason::InvalidToken(scheme, _) | DenialReason::ScopeMissing { scheme, .. } => {
                 *scheme
             }
             DenialReason::InvalidProof(_) | DenialReason::NonceRequired(_) => Scheme::Dpop,
@@ -129,17 +144,19 @@ impl ChallengeParams<'_> {
         let mut params = Vec::new();
         if let Some(error) = reason.error() {
             params.push(("error", error.to_owned()));
-            params.push(("error_description", quotable(reason.description())));
+            params.push(("error_description", quotable(&reason.description())));
         }
         let scopes = match reason {
-            DenialReason::ScopeMissing(_, scopes) => scopes,
+            DenialReason::ScopeMissing { required, .. } => required,
             _ => self.scopes,
         };
         if !scopes.is_empty() {
             let scopes: Vec<_> = scopes.iter().map(String::as_str).collect();
             params.push(("scope", quotable(&scopes.join(" "))));
         }
-        params.push(("resource_metadata", quotable(self.metadata)));
+        if let Some(metadata) = self.metadata {
+            params.push(("resource_metadata", quotable(metadata)));
+        }
         let scheme = match used.stricter_of(self.scheme) {
             Scheme::Bearer => "Bearer",
             Scheme::Dpop => {
@@ -152,6 +169,7 @@ impl ChallengeParams<'_> {
             .iter()
             .map(|(name, value)| format!("{name}=\"{value}\""));
         let value = format!("{scheme} {}", params.collect::<Vec<_>>().join(", "));
+        let value = value.trim_end();
         let value = HeaderValue::try_from(value).expect("quotable text is visible ASCII");
         headers.insert(WWW_AUTHENTICATE, value);
     }
@@ -180,7 +198,7 @@ mod tests {
     fn challenge(reason: &DenialReason) -> (StatusCode, Option<String>) {
         let scopes = BTreeSet::from(["files:read".to_owned()]);
         let params = ChallengeParams {
-            metadata: "https://h/.well-known/oauth-protected-resource/mcp",
+            metadata: Some("https://h/.well-known/oauth-protected-resource/mcp"),
             scopes: &scopes,
             scheme: Scheme::Bearer,
         };
@@ -215,10 +233,14 @@ mod tests {
                 ),
             ),
             (
-                DenialReason::ScopeMissing(Scheme::Bearer, more),
+                DenialReason::ScopeMissing {
+                    scheme: Scheme::Bearer,
+                    required: more,
+                    missing: vec!["files:write".to_owned()],
+                },
                 403,
                 format!(
-                    r#"Bearer error="insufficient_scope", error_description="the token lacks a required scope", scope="files:read files:write", {metadata}"#
+                    r#"Bearer error="insufficient_scope", error_description="the token lacks the scope `files:write`", scope="files:read files:write", {metadata}"#
                 ),
             ),
             (

@@ -137,7 +137,9 @@ impl Claims {
             return Err(VerifyError::invalid("the token has no `sub` claim"));
         };
         // An issuer is a URL without spaces, so different pairs have different names.
-        let principal = Principal::named(format!("{issuer} {subject}")).with_scopes(scopes);
+        let principal = Principal::named(format!("{issuer} {subject}"))
+            .with_subject(&**subject)
+            .with_scopes(scopes);
         Ok(match &self.all {
             Some(all) => principal.with_claims(all.clone()),
             None => principal,
@@ -351,6 +353,7 @@ mod tests {
     fn principals_of_different_issuers_or_subjects_have_different_names() {
         let name = |change: &str| {
             let principal = claims(change).principal(BTreeSet::new()).unwrap();
+            assert_eq!(principal.subject(), Some("ada"));
             principal.name().unwrap().to_owned()
         };
 

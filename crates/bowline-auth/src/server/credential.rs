@@ -43,19 +43,19 @@ impl Credential {
             return Ok(None);
         };
         let token = token.trim_start_matches(' ');
-        if !is_token(token) {
+        if !Self::is_token(token) {
             return Err("the `Authorization` header has an invalid token");
         }
         let token = AccessToken::new(token);
         Ok(Some(Self { scheme, token }))
     }
-}
 
-/// Returns whether this is a `token68` (RFC 9110) of an acceptable length.
-fn is_token(text: &str) -> bool {
-    let body = text.trim_end_matches('=');
-    let is_token68 = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte);
-    !body.is_empty() && text.len() <= MAX_TOKEN_BYTES && body.bytes().all(is_token68)
+    /// Returns whether this is a `token68` (RFC 9110) of an acceptable length.
+    pub(super) fn is_token(text: &str) -> bool {
+        let body = text.trim_end_matches('=');
+        let is_token68 = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte);
+        !body.is_empty() && text.len() <= MAX_TOKEN_BYTES && body.bytes().all(is_token68)
+    }
 }
 
 const MAX_TOKEN_BYTES: usize = 16 * 1024;

@@ -69,5 +69,8 @@ mod proof_quota;
 mod resource_server;
 pub use resource_server::{ResourceServer, ResourceServerService};
 
+mod static_tokens;
+pub use static_tokens::{StaticTokens, StaticTokensService};
+
 mod verifier;
 pub use verifier::{AccessToken, TokenVerifier, VerifyError};

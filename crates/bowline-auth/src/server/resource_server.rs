@@ -316,7 +316,11 @@ impl ResourceServerState {
         self.check_binding(head, &credential, &claims).await?;
         let scopes = self.expand_scopes(&claims.scopes);
         if !self.scopes.is_subset(&scopes) {
-            return Err(DenialReason::ScopeMissing(scheme, self.scopes.clone()));
+            return Err(DenialReason::ScopeMissing {
+                scheme,
+                required: self.scopes.clone(),
+                missing: self.scopes.difference(&scopes).cloned().collect(),
+            });
         }
         let principal = claims.principal(scopes);
         let principal: Principal = principal.map_err(|error| denial_reason(scheme, error))?;
@@ -411,20 +415,23 @@ impl ResourceServerState {
             let nonce = nonce.expect("base64 is visible ASCII");
             response.headers_mut().insert(DPOP_NONCE, nonce);
         }
-        let missing = response.extensions().get::<InsufficientScope>();
-        let Some(missing) = missing.map(|missing| missing.required().iter().cloned()) else {
+        let Some(insufficient) = response.extensions().get::<InsufficientScope>() else {
             return;
         };
         // Include the base scopes: a token with only the missing ones would be refused.
-        let needed = missing.chain(self.scopes.iter().cloned()).collect();
-        let reason = DenialReason::ScopeMissing(scheme, needed);
+        let required = insufficient.required().iter().chain(&self.scopes);
+        let reason = DenialReason::ScopeMissing {
+            scheme,
+            required: required.cloned().collect(),
+            missing: insufficient.missing().to_vec(),
+        };
         self.challenge_params()
             .challenge(&reason, response.headers_mut());
     }
 
     fn challenge_params(&self) -> ChallengeParams<'_> {
         ChallengeParams {
-            metadata: &self.metadata_url,
+            metadata: Some(&self.metadata_url),
             scopes: &self.scopes,
             scheme: match self.info.requires_dpop {
                 true => Scheme::Dpop,

@@ -12,3 +12,4 @@ mod issuers;
 mod keys;
 mod layer;
 mod scopes;
+mod static_tokens;

@@ -14,7 +14,7 @@ async fn a_token_without_the_required_scopes_gets_a_scope_challenge() {
         assert_eq!(response.status(), StatusCode::FORBIDDEN);
         assert_eq!(
             challenge(&response),
-            r#"Bearer error="insufficient_scope", error_description="the token lacks a required scope", scope="use", resource_metadata="http://localhost/.well-known/oauth-protected-resource/mcp""#
+            r#"Bearer error="insufficient_scope", error_description="the token lacks the scope `use`", scope="use", resource_metadata="http://localhost/.well-known/oauth-protected-resource/mcp""#
         );
     }
     assert_eq!(env.handled_calls(), 0);

@@ -22,16 +22,19 @@ use super::Principal;
 /// assert!(may_delete(&Principal::named("ada")).is_err());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("insufficient scope; required scopes: {}", required.join(" "))]
+#[error("insufficient scope: missing `{}`; required scopes: {}", missing.join("`, `"), required.join(" "))]
 pub struct InsufficientScope {
     required: Vec<String>,
+    missing: Vec<String>,
 }
 
 impl InsufficientScope {
-    /// Creates the error with all scopes that are required.
+    /// Creates the error with all scopes that are required, of which none is present.
     pub fn new<S: Into<String>>(required: impl IntoIterator<Item = S>) -> Self {
+        let required: Vec<String> = required.into_iter().map(Into::into).collect();
         Self {
-            required: required.into_iter().map(Into::into).collect(),
+            missing: required.clone(),
+            required,
         }
     }
 
@@ -45,11 +48,15 @@ impl InsufficientScope {
         principal: &Principal,
     ) -> Result<(), Self> {
         let required: Vec<S> = required.into_iter().collect();
-        let mut names = required.iter().map(AsRef::as_ref);
-        if names.all(|scope| principal.has_scope(scope)) {
+        let names = required.iter().map(AsRef::as_ref);
+        if names.clone().all(|scope| principal.has_scope(scope)) {
             return Ok(());
         }
-        Err(Self::new(required.iter().map(AsRef::as_ref)))
+        let missing = names.clone().filter(|scope| !principal.has_scope(scope));
+        Err(Self {
+            missing: missing.map(str::to_owned).collect(),
+            required: names.map(str::to_owned).collect(),
+        })
     }
 
     /// Returns all required scopes, including those that the principal has.
@@ -58,12 +65,20 @@ impl InsufficientScope {
         &self.required
     }
 
+    /// Returns the required scopes that the principal lacks.
+    #[must_use]
+    pub fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
     /// Reads the required scopes from the `data` of an error, if it has any.
     #[must_use]
     pub fn read(error: &RpcError) -> Option<Self> {
         let data: RequiredScopes = error.data.as_ref()?.decode().ok()?;
+        let (required, missing) = (data.required_scopes, data.missing_scopes);
         Some(Self {
-            required: data.required_scopes,
+            missing: missing.unwrap_or_else(|| required.clone()),
+            required,
         })
     }
 }
@@ -86,6 +101,7 @@ impl From<InsufficientScope> for RpcError {
         let error = error.mark_local();
         let data = RequiredScopes {
             required_scopes: insufficient.required,
+            missing_scopes: Some(insufficient.missing),
         };
         match Json::encode(&data) {
             Ok(data) => error.with_data(data),
@@ -99,6 +115,8 @@ impl From<InsufficientScope> for RpcError {
 #[serde(rename_all = "camelCase")]
 struct RequiredScopes {
     required_scopes: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing_scopes: Option<Vec<String>>,
 }
 
 #[cfg(test)]
@@ -106,13 +124,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_error_names_all_required_scopes() {
+    fn the_error_names_all_required_scopes_and_those_that_are_missing() {
         let reader = Principal::named("ada").with_scopes(["read"]);
 
         assert_eq!(InsufficientScope::check(["read"], &reader), Ok(()));
         let missing = InsufficientScope::check(["read", "write"], &reader).unwrap_err();
 
         assert_eq!(missing.required(), ["read", "write"]);
+        assert_eq!(missing.missing(), ["write"]);
+        let text = "insufficient scope: missing `write`; required scopes: read write";
+        assert_eq!(missing.to_string(), text);
         assert_eq!(
             InsufficientScope::read(&missing.clone().into()),
             Some(missing)

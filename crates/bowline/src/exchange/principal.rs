@@ -34,6 +34,8 @@ pub struct Principal(Option<Arc<NamedPrincipal>>);
 #[derive(Clone)]
 struct NamedPrincipal {
     name: Arc<str>,
+    /// `None` if it is the name.
+    subject: Option<Arc<str>>,
     scopes: BTreeSet<String>,
     claims: Option<Json>,
     expires_at: Option<Instant>,
@@ -51,10 +53,20 @@ impl Principal {
     pub fn named(name: impl Into<Arc<str>>) -> Self {
         Self(Some(Arc::new(NamedPrincipal {
             name: name.into(),
+            subject: None,
             scopes: BTreeSet::new(),
             claims: None,
             expires_at: None,
         })))
+    }
+
+    /// Sets the user or client within its issuer, if the name contains more than that.
+    #[must_use]
+    pub fn with_subject(mut self, subject: impl Into<Arc<str>>) -> Self {
+        if let Some(named) = &mut self.0 {
+            Arc::make_mut(named).subject = Some(subject.into());
+        }
+        self
     }
 
     /// Adds scopes.
@@ -107,6 +119,14 @@ impl Principal {
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.0.as_ref().map(|named| &*named.name)
+    }
+
+    /// Returns the user or client: the `sub` claim of a token, or the [name](Self::name) if there is no issuer. Two
+    /// issuers may use the same subject, so identify users by the name.
+    #[must_use]
+    pub fn subject(&self) -> Option<&str> {
+        let named = self.0.as_ref()?;
+        Some(named.subject.as_deref().unwrap_or(&named.name))
     }
 
     /// Returns the scopes, in alphabetical order.
@@ -190,6 +210,15 @@ mod tests {
         assert!(!anonymous.has_scope("read"));
         assert_eq!(anonymous.claims(), None);
         assert_ne!(anonymous, Principal::named(""));
+    }
+
+    #[test]
+    fn the_subject_is_the_name_unless_it_is_set() {
+        let ada = Principal::named("https://id.example ada");
+
+        assert_eq!(ada.subject(), ada.name());
+        assert_eq!(ada.with_subject("ada").subject(), Some("ada"));
+        assert_eq!(Principal::anonymous().with_subject("ada").subject(), None);
     }
 
     #[test]

@@ -3,6 +3,9 @@
 #[cfg(feature = "http-client")]
 pub mod client;
 
+#[cfg(feature = "tls")]
+mod pem;
+
 #[cfg(feature = "http-server")]
 pub mod server;
 #[cfg(feature = "http-server")]

@@ -87,26 +87,39 @@ impl ClientBuilder {
             // Without the token, which must not appear in logs.
             Err(_) => {
                 let what = "the token of `bearer` contains characters that a header cannot contain";
-                self.http.url = Err(Error::misuse(what));
+                self.http.record(Err(Error::misuse(what)));
             }
         }
         self
     }
 
-    /// Sends this header with every HTTP request.
+    /// Sends this header with every HTTP request. Connecting fails with [`Error::Misuse`] if the name or the value is
+    /// not valid.
     ///
     /// # Examples
     ///
     /// ```no_run
     /// # async fn example() -> bowline::Result<()> {
-    /// use http::{HeaderName, HeaderValue};
-    ///
-    /// let region = (HeaderName::from_static("x-region"), HeaderValue::from_static("eu"));
-    /// let client = bowline::Client::connect("https://tools.example/mcp").header(region.0, region.1).await?;
+    /// let client = bowline::Client::connect("https://tools.example/mcp").header("x-region", "eu").await?;
     /// # Ok(()) }
     /// ```
-    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.http.headers.append(name, value);
+    pub fn header<N, V>(mut self, name: N, value: V) -> Self
+    where
+        HeaderName: TryFrom<N>,
+        HeaderValue: TryFrom<V>,
+    {
+        match (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+            (Ok(name), Ok(value)) => drop(self.http.headers.append(name, value)),
+            (Ok(name), Err(_)) => {
+                // Without the value, which may be secret.
+                let what = format!("the value of the header `{name}` is not valid");
+                self.http.record(Err(Error::misuse(what)));
+            }
+            (Err(_), _) => {
+                let what = "the name of a header is not valid";
+                self.http.record(Err(Error::misuse(what)));
+            }
+        }
         self
     }
 
@@ -143,6 +156,18 @@ pub(in crate::client) struct HttpConfig {
 }
 
 impl HttpConfig {
+    /// Keeps the first error of a setting, for the attempt to connect.
+    pub(super) fn record(&mut self, set: Result<()>) {
+        if let (Ok(_), Err(error)) = (&self.url, set) {
+            self.url = Err(error);
+        }
+    }
+
+    #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "used with TLS only"))]
+    pub(super) fn connection(&mut self) -> &mut ConnectionOptions {
+        &mut self.connection
+    }
+
     /// The URL for cache keys: with the query, which may select a tenant, and without user name and password.
     pub(in crate::client) fn cache_url(&self) -> Option<String> {
         let uri = self.url.as_ref().ok()?;

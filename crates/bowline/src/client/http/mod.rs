@@ -3,5 +3,8 @@
 mod config;
 pub(super) use config::{HttpConfig, status_of};
 
+#[cfg(feature = "tls")]
+mod tls;
+
 mod opener;
 pub(super) use opener::HttpTransport;

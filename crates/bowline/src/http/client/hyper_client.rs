@@ -12,7 +12,7 @@ use super::connection::{Connector, HttpVersionPolicy, service_connector};
 use super::pool::Pool;
 use super::proxy::{Proxies, TcpConnector, authorization};
 use super::send::{HttpClient, RequestBody};
-use super::tls::secure;
+use super::tls::{TlsOptions, secure};
 use crate::Result;
 use crate::exchange::BoxFuture;
 
@@ -50,6 +50,8 @@ pub(crate) struct ConnectionOptions {
     pub(crate) proxies: Proxies,
     pub(crate) version_policy: HttpVersionPolicy,
     pub(crate) connect_timeout: Duration,
+    #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "used with TLS only"))]
+    pub(crate) tls: TlsOptions,
 }
 
 impl Default for ConnectionOptions {
@@ -58,6 +60,7 @@ impl Default for ConnectionOptions {
             proxies: Proxies::from_env(),
             version_policy: HttpVersionPolicy::Negotiated,
             connect_timeout: CONNECT_TIMEOUT,
+            tls: TlsOptions::default(),
         }
     }
 }

@@ -6,6 +6,10 @@ use super::hyper_client::ConnectionOptions;
 use super::send::HttpClient;
 use crate::{Error, Result};
 
+/// The certificates of the application; not supported without TLS.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TlsOptions {}
+
 /// Fails: this build cannot connect to `https` URLs.
 pub(super) fn secure(_: &ConnectionOptions) -> Result<Arc<dyn HttpClient>> {
     Err(Error::misuse(

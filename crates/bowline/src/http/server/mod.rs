@@ -27,6 +27,14 @@ mod serve;
 pub use serve::BoundServer;
 pub(crate) use serve::accept;
 
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(feature = "tls")]
+pub use tls::TlsConfig;
+#[cfg(not(feature = "tls"))]
+#[path = "tls_disabled.rs"]
+mod tls;
+
 mod write_timeout;
 
 use std::convert::Infallible;

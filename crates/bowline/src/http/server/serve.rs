@@ -23,6 +23,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::health::{HEALTH_PATH, with_health};
+use super::tls::TlsConfig;
 use super::write_timeout::{HttpVersion, WriteTimeout};
 use super::{ConnectionAccount, HttpBody, HttpService, ServiceState};
 use crate::exit_signals::serve_until_signal;
@@ -48,6 +49,7 @@ pub struct BoundServer<S = HttpService> {
     http: HttpService,
     /// `http` inside its layers.
     service: S,
+    pub(super) tls: Option<TlsConfig>,
 }
 
 impl HttpService {
@@ -87,6 +89,7 @@ impl HttpService {
             addr,
             service: http.clone(),
             http,
+            tls: None,
         })
     }
 
@@ -149,6 +152,7 @@ impl<S> BoundServer<S> {
             addr: self.addr,
             http: self.http,
             service: layer.layer(self.service),
+            tls: self.tls,
         }
     }
 
@@ -204,7 +208,15 @@ impl<S> BoundServer<S> {
                 stream = accept(&self.listener), if connections.len() < max => stream,
             };
             let (state, service) = (state.clone(), self.service.clone());
-            connections.spawn(async move { serve(&state, stream, service).await });
+            match self.tls.clone() {
+                None => connections.spawn(async move { serve(&state, stream, service).await }),
+                // In the task of the connection: a slow handshake delays no other.
+                Some(tls) => connections.spawn(async move {
+                    if let Some(stream) = tls.accept(&state.shutdown, stream).await {
+                        serve(&state, stream, service).await;
+                    }
+                }),
+            };
         }
         drop(self.listener);
         while connections.join_next().await.is_some() {}

@@ -2,6 +2,8 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod server;
+
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use std::sync::{Arc, Mutex};

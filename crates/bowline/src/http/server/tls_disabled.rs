@@ -1,0 +1,16 @@
+//! Replaces `tls.rs` in builds without the feature `tls`.
+
+use tokio::net::TcpStream;
+
+use crate::shutdown::Shutdown;
+
+/// There is none.
+#[derive(Clone, Debug)]
+pub(super) enum TlsConfig {}
+
+impl TlsConfig {
+    #[allow(clippy::unused_async, reason = "the enabled counterpart awaits")]
+    pub(super) async fn accept(&self, _: &Shutdown, _: TcpStream) -> Option<TcpStream> {
+        match *self {}
+    }
+}
