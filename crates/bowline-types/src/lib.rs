@@ -146,3 +146,8 @@ mod roots;
 pub use roots::{ListRootsResult, Root};
 
 pub mod legacy_tasks;
+
+/// Compiles the code block of the README as a doctest.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -112,6 +112,7 @@
 //!
 //! An HTTP server for modern clients needs only `http-server` and `macros`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(feature = "legacy"),
     allow(
