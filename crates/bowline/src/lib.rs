@@ -5,13 +5,12 @@
 //! - All protocol revisions from 2024-11-05 to 2026-07-28, negotiated per connection. A handler works with all of them.
 //! - **Dropping a call cancels it**, on every transport: the handler's future at the other end is dropped too.
 //! - [Layers](layer) around requests, including `tower` layers, and [`Limits`] on the memory that peers can use.
-//! - OAuth for clients and servers, in the crate `bowline-auth`.
+//! - OAuth for clients and servers, in the crate [`bowline-auth`](https://docs.rs/bowline-auth).
 //!
 //! # Example
 //!
 //! ```
 //! use bowline::prelude::*;
-//! use serde_json::json;
 //!
 //! /// Adds two numbers.
 //! #[tool]
@@ -132,6 +131,7 @@ pub use error::{Error, Result};
 mod exit_signals;
 
 pub mod exchange;
+#[doc(inline)]
 pub use exchange::{CancelMode, Context, Progress};
 
 mod instant_after;
@@ -167,9 +167,11 @@ pub mod wire;
 pub mod peer;
 
 pub mod client;
+#[doc(inline)]
 pub use client::{Call, Client, Reply};
 
 pub mod server;
+#[doc(inline)]
 pub use server::{
     Args, Extension, IntoToolResult, Prompt, Resource, ResourceTemplate, Server, State, Structured,
     Tool, ToolError, Toolbox, invalid_params,
