@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::process::{self, ExitKind};
-use crate::{api, bench, conformance, deny, docs, interop, mutants, sentences, tidy, typos};
+use crate::{
+    api, bench, conformance, deny, docs, docs_rs, interop, msrv, mutants, package, sentences, tidy,
+    typos,
+};
 
 /// Which steps to run, and whether to continue after a failure.
 #[derive(Debug, Default, PartialEq)]
@@ -329,11 +332,24 @@ fn hostile(root: &Path) -> StepResult {
 }
 
 fn doc(root: &Path) -> StepResult {
-    StepResult::of(process::run(
-        process::cargo(root)
-            .args(["doc", "--workspace", "--no-deps", "--all-features"])
-            .env("RUSTDOCFLAGS", "-D warnings"),
-    ))
+    StepResult::of(docs_rs::run(root))
+}
+
+fn pack(root: &Path) -> StepResult {
+    StepResult::of(package::run(root, package::PackageMode::Pack))
+}
+
+fn build_packages(root: &Path) -> StepResult {
+    StepResult::of(package::run(root, package::PackageMode::Build))
+}
+
+/// Checks the oldest supported Rust. If it is not installed, the note says so.
+fn run_msrv(root: &Path) -> StepResult {
+    match msrv::check(root) {
+        Ok(checked) if checked.passed => StepResult::Passed(checked.note),
+        Ok(checked) => StepResult::Failed(checked.note),
+        Err(error) => StepResult::of(Err(error)),
+    }
 }
 
 fn run_api(root: &Path) -> StepResult {
@@ -393,7 +409,7 @@ fn run_real(root: &Path) -> StepResult {
 
 type Step = fn(&Path) -> StepResult;
 
-const STEPS: [(&str, Step); 17] = [
+const STEPS: [(&str, Step); 20] = [
     ("fmt", fmt),
     ("tidy", run_tidy),
     ("typos", run_typos),
@@ -403,6 +419,9 @@ const STEPS: [(&str, Step); 17] = [
     ("test", test),
     ("hostile", hostile),
     ("doc", doc),
+    ("package", pack),
+    (BUILD_PACKAGES, build_packages),
+    ("msrv", run_msrv),
     ("api", run_api),
     (DOCS, run_docs),
     ("no-legacy", no_legacy),
@@ -419,6 +438,9 @@ const DENY: &str = "deny";
 /// Building mdBook takes minutes. The links and code blocks of the guide are part of `test`.
 const DOCS: &str = "docs";
 
+/// Building the packages takes minutes: their dependencies have other settings than those of the workspace.
+const BUILD_PACKAGES: &str = "packages";
+
 /// Installing its programs takes minutes, and few changes affect them.
 const REAL: &str = "real";
 
@@ -426,7 +448,7 @@ const REAL: &str = "real";
 const COUNTS: &str = "counts";
 
 /// The steps that run with `--all` only.
-const ALL_ONLY: [&str; 4] = [DENY, DOCS, COUNTS, REAL];
+const ALL_ONLY: [&str; 5] = [DENY, BUILD_PACKAGES, DOCS, COUNTS, REAL];
 
 /// The test target of the step `hostile`.
 const HOSTILE: &str = "hostile";

@@ -4,7 +4,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::{api, bench, ci, conformance, deny, docs, fuzz, hunt, interop, mutants, tidy, typos};
+use crate::{
+    api, bench, ci, conformance, deny, docs, fuzz, hunt, interop, msrv, mutants, package, semver,
+    tidy, typos,
+};
 
 /// Parses `words` and runs the command; fails if the command or one of its checks does.
 pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
@@ -20,6 +23,12 @@ pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
         Ok(Command::Api(mode)) => reported("api", api::run(&workspace_root(), mode)),
         Ok(Command::Typos) => reported("typos", typos::run(&workspace_root())),
         Ok(Command::Docs) => reported("docs", docs::run(&workspace_root())),
+        Ok(Command::Package(mode)) => reported("package", package::run(&workspace_root(), mode)),
+        Ok(Command::Msrv) => reported("msrv", msrv::run(&workspace_root())),
+        Ok(Command::Semver { baseline }) => reported(
+            "semver",
+            semver::run(&workspace_root(), baseline.as_deref()),
+        ),
         Ok(Command::Deny) => deny::run(&workspace_root()),
         Ok(Command::Conformance) => conformance::run(&workspace_root()),
         Ok(Command::Bench { words }) => bench::run(&workspace_root(), &words),
@@ -59,6 +68,9 @@ enum Command {
     Typos,
     Deny,
     Docs,
+    Package(package::PackageMode),
+    Msrv,
+    Semver { baseline: Option<String> },
     Conformance,
     Bench { words: Vec<String> },
     Counts(bench::CountsMode),
@@ -89,6 +101,15 @@ impl Command {
             "deny" => Err("`deny` takes no arguments".to_owned()),
             "docs" if rest.is_empty() => Ok(Self::Docs),
             "docs" => Err("`docs` takes no arguments".to_owned()),
+            "package" if rest.is_empty() => Ok(Self::Package(package::PackageMode::Pack)),
+            "package" if rest == ["--build"] => Ok(Self::Package(package::PackageMode::Build)),
+            "package" => Err("`package` takes only `--build`".to_owned()),
+            "msrv" if rest.is_empty() => Ok(Self::Msrv),
+            "msrv" => Err("`msrv` takes no arguments".to_owned()),
+            "semver" if rest.len() <= 1 => Ok(Self::Semver {
+                baseline: rest.first().cloned(),
+            }),
+            "semver" => Err("`semver` takes at most one revision".to_owned()),
             "conformance" if rest.is_empty() => Ok(Self::Conformance),
             "conformance" => Err("`conformance` takes no arguments".to_owned()),
             "bench" => Ok(Self::Bench {
@@ -135,14 +156,18 @@ fn workspace_root() -> PathBuf {
 const USAGE: &str = "\
 Usage: cargo xtask <command>
 
-  ci [--skip STEP]… [--keep-going]   all checks, in order; `deny`, `docs`, `counts` and `real` with --all only
-                                     steps: fmt, tidy, typos, deny, clippy, features, test, hostile, doc, api,
-                                     docs, no-legacy, counts, conformance, interop, real, mutants
+  ci [--skip STEP]… [--keep-going]   all checks, in order; `deny`, `packages`, `docs`, `counts` and `real` with
+                                     --all only
+                                     steps: fmt, tidy, typos, deny, clippy, features, test, hostile, doc, package,
+                                     packages, msrv, api, docs, no-legacy, counts, conformance, interop, real, mutants
   tidy                               the house rules that a text search can check
   typos                              spelling (Python)
   api [--bless]                      the public API against its committed text in api/, or write that text
   deny                               licenses, sources and bans of dependencies, and advisories if there is a network
   docs                               the guide in docs/: its links, and its pages as HTML (mdBook)
+  package [--build]                  packages the published crates, and builds them from their packages
+  msrv                               builds with the oldest supported Rust, if it is installed
+  semver [REVISION]                  the public API against that of a revision, or of the last release
   mutants [NAME]…                    planted bugs; the test of each must fail
   conformance                        the official suite against our server and client (npm)
   bench [--quick] [--json] [LEG]…    the cost of a message, compared with plain hyper and with rmcp
@@ -180,6 +205,18 @@ mod tests {
             Ok(Command::Counts(bench::CountsMode::Bless))
         );
         assert!(parse("counts --bles").is_err());
+    }
+
+    #[test]
+    fn semver_takes_an_optional_revision() {
+        let command = |baseline: Option<&str>| {
+            let baseline = baseline.map(String::from);
+            Ok(Command::Semver { baseline })
+        };
+
+        assert_eq!(parse("semver"), command(None));
+        assert_eq!(parse("semver v0.1.0"), command(Some("v0.1.0")));
+        assert!(parse("semver v0.1.0 v0.2.0").is_err());
     }
 
     #[test]

@@ -110,7 +110,7 @@ fn has_version(program: &Path, at_least: (u32, u32)) -> bool {
 }
 
 /// Parses the first two numbers of a version such as `v22.1.0` or `Python 3.11.7`.
-fn parse_version(text: &str) -> Option<(u32, u32)> {
+pub(crate) fn parse_version(text: &str) -> Option<(u32, u32)> {
     let mut numbers = text
         .trim()
         .trim_start_matches(|c: char| !c.is_ascii_digit())

@@ -22,6 +22,9 @@ mod deny;
 
 mod docs;
 
+mod docs_rs;
+pub use docs_rs::run_as_rustdoc;
+
 pub mod tidy;
 
 pub mod mutants;
@@ -34,7 +37,13 @@ mod interop;
 
 mod external_tools;
 
+mod msrv;
+
+mod package;
+
 mod process;
+
+mod semver;
 
 mod sentences;
 

@@ -3,5 +3,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    xtask::run(std::env::args().skip(1))
+    xtask::run_as_rustdoc(std::env::args_os().skip(1))
+        .unwrap_or_else(|| xtask::run(std::env::args().skip(1)))
 }

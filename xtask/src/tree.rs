@@ -52,10 +52,10 @@ fn collect(folder: &Path, prefix: &str, files: &mut Vec<File>) -> io::Result<()>
             continue;
         }
         let path = format!("{prefix}{name}");
-        let kind = entry.file_type()?;
-        if kind.is_dir() {
+        if entry.file_type()?.is_dir() {
             collect(&entry.path(), &format!("{path}/"), files)?;
-        } else if kind.is_file() {
+        } else if entry.path().is_file() {
+            // Also a link to a file, such as the licenses of the crates.
             let bytes = fs::read(entry.path())?;
             files.push(File { path, bytes });
         }

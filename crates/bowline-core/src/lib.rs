@@ -3,6 +3,8 @@
 //! This crate uses no runtime, socket, clock, environment variable or source of randomness: the current time is an
 //! argument, and input and output are byte buffers. The `bowline` crate does the I/O.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod json;
 
 mod message;
@@ -29,3 +31,8 @@ pub mod input;
 pub mod http;
 
 pub mod sse;
+
+/// Compiles the code block of the README as a doctest.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -11,7 +11,20 @@
 //!   order and number spelling survive, and `null` differs from absent where the specification requires it.
 //! * **A method has types.** [`Method`] and [`NotificationMethod`] connect each method name to its params and result.
 //!
-//! JSON-RPC messages themselves are encoded and decoded by `bowline-core`.
+//! JSON-RPC messages themselves are encoded and decoded by [`bowline-core`](https://docs.rs/bowline-core).
+//!
+//! # Examples
+//!
+//! ```
+//! use bowline_types::{CallToolRequest, CallToolResult, Method};
+//!
+//! let text = r#"{"content": [{"type": "text", "text": "3"}], "structuredContent": {"sum": 3}}"#;
+//! let result: CallToolResult = serde_json::from_str(text)?;
+//!
+//! assert_eq!(CallToolRequest::NAME, "tools/call");
+//! assert_eq!(result.content[0].as_text(), Some("3"));
+//! # Ok::<(), serde_json::Error>(())
+//! ```
 
 mod json;
 pub use json::{Json, JsonObjectWriter};
@@ -149,3 +162,8 @@ mod roots;
 pub use roots::{ListRootsResult, Root};
 
 pub mod legacy_tasks;
+
+/// Compiles the code block of the README as a doctest.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

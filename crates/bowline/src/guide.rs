@@ -1,7 +1,14 @@
-//! The code blocks of the README and the guide, which run as doctests.
+//! The code blocks of the READMEs and the guide, which run as doctests.
 
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+#[doc = include_str!("../README.md")]
+struct PackageReadme;
+
+// The macros need `bowline`, on which their crate does not depend.
+#[doc = include_str!("../../bowline-macros/README.md")]
+struct MacrosReadme;
 
 #[doc = include_str!("../../../docs/errors.md")]
 struct Errors;

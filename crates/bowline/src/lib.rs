@@ -1,5 +1,6 @@
 #![doc = include_str!("docs/front_page.md")]
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(feature = "legacy"),
     allow(
@@ -19,6 +20,7 @@ pub use error::{Error, Result};
 mod exit_signals;
 
 pub mod exchange;
+#[doc(inline)]
 pub use exchange::{CancelMode, Context, Progress};
 
 mod instant_after;
@@ -54,9 +56,11 @@ pub mod wire;
 pub mod peer;
 
 pub mod client;
+#[doc(inline)]
 pub use client::{Call, Client, Reply};
 
 pub mod server;
+#[doc(inline)]
 pub use server::{
     Args, Extension, IntoToolResult, Prompt, Resource, ResourceTemplate, Server, State, Structured,
     Tool, ToolError, Toolbox, invalid_params,

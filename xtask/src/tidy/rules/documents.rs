@@ -1,4 +1,5 @@
-//! Documents: cancel-safety sections, reasons of dependencies, paths in ARCHITECTURE.md, and no paths of one machine.
+//! Documents: cancel-safety sections, reasons of dependencies, metadata of packages, paths in ARCHITECTURE.md, and no
+//! paths of one machine.
 
 use super::{Project, Violation};
 use crate::tree::Tree;
@@ -41,6 +42,44 @@ pub(super) fn dependencies_have_reasons(project: &Project<'_>) -> Vec<Violation>
     }
     found
 }
+
+/// Every crate in `crates/` has the metadata that crates.io shows, a README and the licenses.
+pub(super) fn crates_can_be_published(project: &Project<'_>) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for file in project.tree.files() {
+        let folder = file.path.strip_suffix("/Cargo.toml");
+        let Some(folder) = folder.filter(|folder| folder.starts_with("crates/")) else {
+            continue;
+        };
+        let manifest = file.text().unwrap_or_default();
+        let has_key = |key: &&str| {
+            manifest.lines().any(|line| {
+                let rest = line.strip_prefix(*key).unwrap_or_default();
+                rest.starts_with(" = ") || rest.starts_with(".workspace = ")
+            })
+        };
+        let keys = METADATA.iter().filter(|key| !has_key(key));
+        let keys = keys.map(|key| format!("add `{key}`, which crates.io shows"));
+        let is_missing = |name: &&&str| project.tree.text(&format!("{folder}/{name}")).is_none();
+        let files = PACKAGE_FILES.iter().filter(is_missing);
+        let files = files.map(|name| format!("add {folder}/{name}, which the package contains"));
+        for advice in keys.chain(files) {
+            found.push(Violation::new("packages", &file.path, 0, "", &advice));
+        }
+    }
+    found
+}
+
+const METADATA: [&str; 6] = [
+    "description",
+    "license",
+    "rust-version",
+    "include",
+    "keywords",
+    "categories",
+];
+
+const PACKAGE_FILES: [&str; 3] = ["README.md", "LICENSE-APACHE", "LICENSE-MIT"];
 
 /// All paths in ARCHITECTURE.md exist.
 pub(super) fn architecture_paths_exist(project: &Project<'_>) -> Vec<Violation> {
@@ -193,6 +232,26 @@ mod tests {
             );
         }
         assert!(lines(no_machine_paths, "README.md", "https://example.com/home/").is_empty());
+    }
+
+    #[test]
+    fn a_crate_without_metadata_or_readme_is_found() {
+        let manifest = "[package]\ndescription = \"A\"\nlicense.workspace = true\nrust-version.workspace = true\n\
+                        include.workspace = true\nkeywords = []\n# categories = []\n";
+        let tree = tree(&[
+            ("crates/a/Cargo.toml", manifest),
+            ("crates/a/LICENSE-APACHE", "a"),
+            ("crates/a/LICENSE-MIT", "m"),
+            ("crates/a/src/README.md", ""),
+            ("xtask/Cargo.toml", ""),
+        ]);
+
+        let found = crates_can_be_published(&Project::new(&tree));
+
+        let advice: Vec<&str> = found.iter().map(|it| it.advice.as_str()).collect();
+        assert_eq!(advice.len(), 2, "{advice:?}");
+        assert!(advice[0].contains("`categories`"), "{advice:?}");
+        assert!(advice[1].contains("crates/a/README.md"), "{advice:?}");
     }
 
     #[test]

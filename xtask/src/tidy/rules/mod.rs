@@ -27,6 +27,7 @@ pub(super) const ALL: &[Rule] = &[
     names::tickets_are_not_names,
     documents::async_functions_document_cancel_safety,
     documents::dependencies_have_reasons,
+    documents::crates_can_be_published,
     documents::architecture_paths_exist,
     documents::no_machine_paths,
 ];
