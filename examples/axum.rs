@@ -1,6 +1,7 @@
-//! An MCP server in an axum application, behind CORS and body-limit middleware.
+//! An MCP server in an axum application, behind CORS and body-limit middleware, with a readiness route and shutdown.
 //!
-//! `cargo run -p bowline-examples --bin axum`, then `http://127.0.0.1:8000/mcp`.
+//! `cargo run --example axum` listens on `http://127.0.0.1:8000/mcp`, or on the address in its first argument, with one
+//! tool, `add`. `/ready` returns 200 until the server shuts down, as after Ctrl-C.
 
 use std::time::Duration;
 
@@ -17,7 +18,9 @@ use tower_http::limit::RequestBodyLimitLayer;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (app, mcp) = application();
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:8000").await?;
+    let address = std::env::args().nth(1);
+    let address = address.as_deref().unwrap_or("127.0.0.1:8000");
+    let listener = tokio::net::TcpListener::bind(address).await?;
     eprintln!("listening on http://{}/mcp", listener.local_addr()?);
     let stop = async move {
         let _ = tokio::signal::ctrl_c().await;

@@ -1,7 +1,8 @@
-//! A slow tool behind a proxy that cuts silent connections, over sockets and with the defaults.
+//! A slow tool behind a proxy that closes idle connections, over sockets and with the defaults.
 //!
-//! `cargo run -p bowline --example behind_a_proxy` takes 40 s: a tool that says nothing for so long, called in every
-//! version through a proxy that gives up after 20 s. What a server says to keep its streams alive gets it through.
+//! `cargo run --example behind_a_proxy` takes 40 s: a tool that sends nothing for so long is called in four versions
+//! through a proxy that closes a connection after 20 idle seconds. The server's keep-alive comments prevent that, so
+//! that the program prints `at last` for each version.
 
 use std::io;
 use std::time::Duration;
@@ -30,7 +31,7 @@ async fn main() -> bowline::Result<()> {
     let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
     tokio::spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
-            tokio::spawn(async move { pass_on(client, TcpStream::connect(server).await?).await });
+            tokio::spawn(async move { forward(client, TcpStream::connect(server).await?).await });
         }
     });
 
@@ -42,27 +43,27 @@ async fn main() -> bowline::Result<()> {
     });
     for (call, version) in calls.into_iter().zip(VERSIONS) {
         let reply = call.await.expect("no panic")?;
-        eprintln!("{version}: {}", reply.text());
+        println!("{version}: {}", reply.text());
     }
     Ok(())
 }
 
-/// Passes bytes on in both directions, and cuts the connection when there were none for a while.
-async fn pass_on(mut client: TcpStream, mut server: TcpStream) -> io::Result<()> {
+/// Forwards bytes in both directions, and closes the connection when there were none for a while.
+async fn forward(mut client: TcpStream, mut server: TcpStream) -> io::Result<()> {
     let (mut up, mut down) = ([0; 4096], [0; 4096]);
     loop {
         let passing = async {
             tokio::select! {
-                read = client.read(&mut up) => server.write_all(&up[..some(read)?]).await,
-                read = server.read(&mut down) => client.write_all(&down[..some(read)?]).await,
+                read = client.read(&mut up) => server.write_all(&up[..not_empty(read)?]).await,
+                read = server.read(&mut down) => client.write_all(&down[..not_empty(read)?]).await,
             }
         };
         timeout(IDLE, passing).await??;
     }
 }
 
-/// How many bytes were read, unless that was the end.
-fn some(read: io::Result<usize>) -> io::Result<usize> {
+/// Returns how many bytes were read, or an error at the end.
+fn not_empty(read: io::Result<usize>) -> io::Result<usize> {
     match read? {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
         read => Ok(read),

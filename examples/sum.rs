@@ -1,8 +1,6 @@
-//! The smallest client: starts a server, has it add, and ends it.
+//! The smallest client: starts a server, calls a tool, and ends the server.
 //!
-//! `cargo build --example calculator && cargo run --example sum target/debug/examples/calculator`
-
-#![allow(clippy::print_stdout, reason = "this example talks to a person")]
+//! `cargo build --examples && cargo run --example sum target/debug/examples/calculator` prints `3`.
 
 use bowline::prelude::*;
 

@@ -1,6 +1,7 @@
-//! The smallest server: a function with a doc comment, over standard input and output.
+//! A server whose tool is a function: its doc comments are what the model reads, its parameters become a schema.
 //!
-//! `cargo run --example calculator`, or from a client: `cargo run --example sum`
+//! `cargo run --example calculator` waits for a client on standard input; `sum` is one. A call of `add` with
+//! `{"a": 1, "b": 2}` returns `3`, as text and as structured output.
 
 use bowline::prelude::*;
 
