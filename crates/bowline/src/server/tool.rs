@@ -34,6 +34,7 @@ use super::extract::{HandlerInput, HandlerRequirements, Parameters, RequiredStat
 use super::handler::{BlockingHandler, Handler};
 use super::output::{self, IntoToolResult};
 use super::schema;
+use super::visibility::Visibility;
 use crate::exchange::{CancelMode, Context};
 use crate::layer::Layer;
 use crate::{Error, Result};
@@ -65,7 +66,7 @@ pub struct Tool {
     scopes: Vec<String>,
     semaphore: Option<Arc<Semaphore>>,
     is_blocking: bool,
-    visible_to: Option<VisibilityFilter>,
+    visibility: Visibility,
     layers: Vec<Arc<dyn Layer>>,
     definition_error: Option<String>,
     /// Whether the input schema was derived, so that `null` stands for an omitted argument.
@@ -86,10 +87,6 @@ struct CompiledSchemas {
     )]
     param_headers: Option<Arc<ParamHeaders>>,
 }
-
-/// The predicate of [`Tool::visible_to`].
-#[derive(Clone)]
-struct VisibilityFilter(Arc<dyn Fn(&Context) -> bool + Send + Sync>);
 
 impl Tool {
     /// Creates a tool from an `async fn` that takes up to eight extractors ([`Extract`](super::Extract)) and returns
@@ -188,7 +185,7 @@ impl Tool {
             scopes: Vec::new(),
             semaphore: None,
             is_blocking: false,
-            visible_to: None,
+            visibility: Visibility::default(),
             layers: Vec::new(),
             definition_error: None,
             accepts_null: false,
@@ -346,7 +343,7 @@ impl Tool {
     /// let tool = Tool::new("wipe", wipe).visible_to(|cx| cx.extensions().get::<Admin>().is_some());
     /// ```
     pub fn visible_to(mut self, filter: impl Fn(&Context) -> bool + Send + Sync + 'static) -> Self {
-        self.visible_to = Some(VisibilityFilter(Arc::new(filter)));
+        self.visibility = Visibility::filtered(filter);
         self
     }
 
@@ -411,12 +408,8 @@ impl Tool {
         self.is_blocking
     }
 
-    pub(super) fn is_public(&self) -> bool {
-        self.visible_to.is_none()
-    }
-
-    pub(super) fn is_visible_to(&self, cx: &Context) -> bool {
-        self.visible_to.as_ref().is_none_or(|filter| filter.0(cx))
+    pub(super) fn visibility(&self) -> &Visibility {
+        &self.visibility
     }
 
     /// Validates the call, runs the handler and validates its output.
