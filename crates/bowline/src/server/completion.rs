@@ -8,6 +8,8 @@ use std::sync::Arc;
 use bowline_types::{CompleteReference, CompleteRequestParams, Completion, ErrorCode, RpcError};
 
 use super::ServerDefinition;
+use super::pagination::ListEntry as _;
+use super::visibility::Visibility;
 use crate::exchange::{BoxFuture, Context};
 
 /// Suggests values for one argument of a prompt or one variable of a resource template.
@@ -30,6 +32,7 @@ use crate::exchange::{BoxFuture, Context};
 pub struct Completer {
     pub(super) target: CompletionTarget,
     handler: Arc<dyn CompletionHandler>,
+    visibility: Visibility,
 }
 
 /// The handler of a [`Completer`].
@@ -94,6 +97,7 @@ impl Completer {
         Self {
             target: CompletionTarget::Prompt { name, argument },
             handler: Arc::new(CompletionFn(handler)),
+            visibility: Visibility::default(),
         }
     }
 
@@ -112,7 +116,15 @@ impl Completer {
         Self {
             target: CompletionTarget::Template { uri, variable },
             handler: Arc::new(CompletionFn(handler)),
+            visibility: Visibility::default(),
         }
+    }
+
+    /// Hides the completer from callers for which `filter` returns false: the argument has no suggestions for them. A
+    /// completer is also hidden with its prompt or resource template.
+    pub fn visible_to(mut self, filter: impl Fn(&Context) -> bool + Send + Sync + 'static) -> Self {
+        self.visibility = Visibility::filtered(filter);
+        self
     }
 
     /// Replaces the handler by a [`CompletionHandler`].
@@ -145,10 +157,11 @@ pub(super) async fn complete(
     };
     let target = CompletionTarget::of(&params).ok_or_else(unknown)?;
     let completers = definition.completers.snapshot();
-    let entry = completers.find(&target);
-    if !target.exists(definition, entry.is_some()) {
+    if !target.is_visible(definition, &cx) {
         return Err(unknown());
     }
+    let entry = completers.find(&target);
+    let entry = entry.filter(|entry| entry.item.visibility.includes(&cx));
     // An existing argument without a completer has no suggestions, which is not an error.
     let Some(entry) = entry else {
         return Ok(Completion::default());
@@ -180,23 +193,46 @@ impl CompletionTarget {
         }
     }
 
-    /// Returns whether the prompt or template exists and has the argument. An argument with a completer need not be
-    /// declared.
-    fn exists(&self, definition: &ServerDefinition, is_completed: bool) -> bool {
+    /// Returns whether the prompt or template exists and has the argument.
+    pub(super) fn exists(&self, definition: &ServerDefinition) -> bool {
+        self.exists_where(definition, |_| true)
+    }
+
+    /// Returns whether it [exists](Self::exists) and the caller sees the prompt or template.
+    fn is_visible(&self, definition: &ServerDefinition, cx: &Context) -> bool {
+        self.exists_where(definition, |visibility| visibility.includes(cx))
+    }
+
+    fn exists_where(
+        &self,
+        definition: &ServerDefinition,
+        is_visible: impl Fn(&Visibility) -> bool,
+    ) -> bool {
         match self {
             Self::Prompt { name, argument } => {
                 let prompts = definition.prompts.snapshot();
-                let prompt = prompts.find(name);
-                prompt.is_some_and(|entry| is_completed || entry.item.has_argument(argument))
+                prompts.find(name).is_some_and(|entry| {
+                    is_visible(entry.item.visibility()) && entry.item.has_argument(argument)
+                })
             }
             Self::Template { uri, variable } => {
                 let templates = definition.templates.snapshot();
                 templates.find(uri).is_some_and(|entry| {
                     let mut names = entry.item.uri_template().variables();
-                    is_completed || names.any(|name| name == variable)
+                    is_visible(entry.item.visibility()) && names.any(|name| name == variable)
                 })
             }
         }
+    }
+
+    /// Returns whether this is an argument of the prompt with this name.
+    pub(super) fn is_of_prompt(&self, prompt: &str) -> bool {
+        matches!(self, Self::Prompt { name, .. } if name == prompt)
+    }
+
+    /// Returns whether this is a variable of the resource template with this text.
+    pub(super) fn is_of_template(&self, template: &str) -> bool {
+        matches!(self, Self::Template { uri, .. } if uri == template)
     }
 }
 

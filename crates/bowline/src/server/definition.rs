@@ -17,8 +17,10 @@ use super::extract::RequiredState;
 use super::input_required::InputOptions;
 use super::pagination::{CacheHints, ListEntry, Paging};
 use super::registry::{Registry, RegistryEntry, Snapshot};
+use super::resource_list::ResourceList;
+use super::visibility::Visibility;
 use super::{Prompt, Resource, ResourceTemplate, Tool};
-use crate::exchange::{Context, Extensions};
+use crate::exchange::Extensions;
 use crate::layer::Layer;
 use crate::limits::{Account, LimitSemaphore, Limits};
 
@@ -35,6 +37,8 @@ pub(super) struct ServerDefinition {
     pub(super) resources: Arc<Registry<Resource>>,
     pub(super) templates: Arc<Registry<ResourceTemplate>>,
     pub(super) completers: Arc<Registry<Completer, CompletionTarget>>,
+    /// Callbacks that supply further resources when they are listed.
+    pub(super) resource_lists: Vec<ResourceList>,
     pub(super) resource_subscriptions: bool,
     /// The default logger name; `None` without the `logging` capability.
     pub(super) logger: Option<Arc<str>>,
@@ -104,6 +108,7 @@ impl ServerDefinition {
             resources: Arc::default(),
             templates: Arc::default(),
             completers: Arc::default(),
+            resource_lists: Vec::new(),
             resource_subscriptions: false,
             logger: None,
             on_roots_changed: Vec::new(),
@@ -159,6 +164,26 @@ impl ServerDefinition {
             .completers
             .change(|all| all.insert_unless_present(target, completer));
         added.map_err(|(target, _)| format!("duplicate completer for {target}"))
+    }
+
+    /// Removes the completers of a prompt or template that was removed or replaced, unless it still has the argument.
+    pub(super) fn remove_orphaned_completers(
+        &self,
+        is_concerned: impl Fn(&CompletionTarget) -> bool,
+    ) {
+        let completers = self.completers.snapshot();
+        let targets = completers.entries().keys();
+        let orphaned: Vec<_> = targets
+            .filter(|target| is_concerned(target) && !target.exists(self))
+            .collect();
+        if orphaned.is_empty() {
+            return;
+        }
+        let removed = self.completers.change(|all| {
+            let removed = orphaned.into_iter().map(|target| all.remove(target));
+            removed.collect::<Vec<_>>()
+        });
+        drop(removed);
     }
 
     pub(super) fn advertise(&self, list: ListKind) {
@@ -230,7 +255,7 @@ impl ServerDefinition {
         self.completers.snapshot().is_advertised()
     }
 
-    /// Checks that all definitions are valid and that every handler finds its state.
+    /// Checks that all definitions are valid, that every handler finds its state and every completer its argument.
     pub(super) fn check(&self) -> crate::Result<()> {
         let mut errors = self.errors.clone();
         errors.extend(self.missing_states("tool", &self.tools.snapshot(), Tool::states));
@@ -246,6 +271,13 @@ impl ServerDefinition {
             &templates,
             ResourceTemplate::states,
         ));
+        let completers = self.completers.snapshot();
+        let targets = completers.entries().keys();
+        errors.extend(
+            targets
+                .filter(|target| !target.exists(self))
+                .map(|target| format!("completer for unknown {target}")),
+        );
         if errors.is_empty() {
             return Ok(());
         }
@@ -323,12 +355,8 @@ impl ListEntry for Tool {
         self.definition_for(name, dialect)
     }
 
-    fn is_public(&self) -> bool {
-        self.is_public()
-    }
-
-    fn is_visible_to(&self, cx: &Context) -> bool {
-        self.is_visible_to(cx)
+    fn visibility(&self) -> &Visibility {
+        self.visibility()
     }
 }
 

@@ -53,6 +53,9 @@ pub use resource::{
     IntoResourceTemplate, RequestedUri, Resource, ResourceHandler, ResourceTemplate, not_found,
 };
 
+mod resource_list;
+pub use resource_list::IntoResourceList;
+
 mod router;
 
 mod schema;
@@ -74,13 +77,16 @@ pub use tool::{RequiredCapability, Tool, ToolHandler, Toolbox, invalid_params};
 mod tool_error;
 pub use tool_error::ToolError;
 
+mod visibility;
+
+use std::future::Future;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bowline_core::era::{Caller, Dialects};
 use bowline_types::{CacheScope, Icon, Implementation};
 
-use crate::exchange::{BoxFuture, Responder};
+use crate::exchange::{BoxFuture, Context, Responder};
 use crate::layer::Layer;
 use crate::limits::{Limits, Usage};
 use crate::peer::Peer;
@@ -88,6 +94,7 @@ use crate::wire::Wire;
 use crate::{OnceStore, Result};
 use definition::ServerDefinition;
 use pagination::CacheHints;
+use resource_list::ResourceList;
 use snapshot::{ServerShared, ServerSnapshot};
 
 /// An MCP server: its name, tools, prompts and resources.
@@ -99,7 +106,7 @@ use snapshot::{ServerShared, ServerSnapshot};
 /// - Settings, such as limits, layers and state, apply to wires, HTTP services ([`http`](Self::http)) and in-process
 ///   clients that start afterwards.
 ///
-/// A handler gets its server from [`Context::server`](crate::Context::server).
+/// A handler gets its server from [`Context::server`].
 ///
 /// # Examples
 ///
@@ -243,7 +250,38 @@ impl Server {
         self.announce_added(added, ServerChange::Resources)
     }
 
+    /// Adds a function that supplies definitions of resources when a caller lists them: resources that change often, or
+    /// that differ between callers. They are read by a [template](Self::resource_template) that matches their URIs.
+    ///
+    /// The function is called for each page, and its result is not cached. A [`resource`](Self::resource) with the same
+    /// URI takes precedence.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{Context, ResourceTemplate, Server, types};
+    ///
+    /// async fn inbox(cx: Context) -> Vec<types::Resource> {
+    ///     let user = cx.principal().name().unwrap_or("guest");
+    ///     vec![types::Resource::new(format!("mail://{user}/1"), "Hello")]
+    /// }
+    ///
+    /// let server = Server::new("mail", "1.0.0")
+    ///     .resource_list(inbox)
+    ///     .resource_template(ResourceTemplate::raw("mail://{user}/{id}", "mail", async |_, _| Ok("Hello!")));
+    /// ```
+    pub fn resource_list<F, R>(self, list: impl Fn(Context) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = R> + Send + 'static,
+        R: IntoResourceList,
+    {
+        let list = ResourceList::new(list);
+        self.definition().advertise(ListKind::Resources);
+        self.with_definition(|definition| definition.resource_lists.push(list))
+    }
+
     /// Adds a completer for an argument of a prompt or a variable of a resource template (`completion/complete`).
+    /// [`check`](Self::check) returns an error if the prompt or the template does not have it.
     pub fn completer(self, completer: impl Into<Completer>) -> Self {
         let completer = completer.into();
         let added = self.definition().add_completer(completer.into());
@@ -329,14 +367,14 @@ impl Server {
         })
     }
 
-    /// Advertises the `logging` capability. Without it, [`Context::log`](crate::Context::log) sends no messages.
+    /// Advertises the `logging` capability. Without it, [`Context::log`] sends no messages.
     pub fn logging(self) -> Self {
         self.with_definition(|definition| {
             definition.logger = Some(definition.identity.name.as_str().into())
         })
     }
 
-    /// Sets a callback for `notifications/roots/list_changed`, which reports that [`Context::roots`](crate::Context::roots) has changed.
+    /// Sets a callback for `notifications/roots/list_changed`, which reports that [`Context::roots`] has changed.
     ///
     /// It is called on the task that reads the wire and must not block. Only clients of legacy protocol versions
     /// send this notification; for others, request the roots each time they are needed.
@@ -375,7 +413,7 @@ impl Server {
         self.with_definition(|definition| definition.resource_subscriptions = true)
     }
 
-    /// Adds shared state, which handlers read with [`State`] or [`Context::state`](crate::Context::state). A later value of the same type
+    /// Adds shared state, which handlers read with [`State`] or [`Context::state`]. A later value of the same type
     /// replaces the earlier one.
     ///
     /// # Examples
@@ -489,7 +527,8 @@ impl Server {
         ChangeNotifier(self)
     }
 
-    /// Checks that all definitions are valid and that every handler finds its [state](Self::state).
+    /// Checks that all definitions are valid, that every handler finds its [state](Self::state), and that every
+    /// [completer](Self::completer) is for an argument of a prompt or a variable of a template of this server.
     ///
     /// # Errors
     ///

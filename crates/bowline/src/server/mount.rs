@@ -48,6 +48,11 @@ pub(super) fn mount_entries(
 pub(super) fn mount_settings(outer: &mut ServerDefinition, inner: &ServerDefinition) {
     outer.errors.extend(inner.errors.iter().cloned());
     outer.resource_subscriptions |= inner.resource_subscriptions;
+    let lists = inner.resource_lists.iter().cloned().map(|mut list| {
+        list.state = joined(&list.state, &inner.state);
+        list
+    });
+    outer.resource_lists.extend(lists);
     let callbacks = inner.on_roots_changed.iter().cloned();
     outer.on_roots_changed.extend(callbacks);
 }
@@ -60,12 +65,17 @@ fn entries_with_state<'a, T: Clone + 'a>(
     entries.map(|(name, entry)| (name.clone(), with_state(entry, state)))
 }
 
-/// The state of `entry` takes precedence: it comes from a server that was mounted in the inner one.
 fn with_state<T: Clone>(entry: &RegistryEntry<T>, state: &Extensions) -> RegistryEntry<T> {
-    let mut state = state.clone();
-    state.extend(&entry.state);
+    let state = joined(&entry.state, state);
     let item = entry.item.clone();
     RegistryEntry { item, state }
+}
+
+/// The state of the entry takes precedence: it comes from a server that was mounted in the inner one.
+fn joined(of_entry: &Extensions, of_inner: &Extensions) -> Extensions {
+    let mut state = of_inner.clone();
+    state.extend(of_entry);
+    state
 }
 
 /// The separator is an underscore, because many models accept no other one in tool names.

@@ -5,7 +5,7 @@
 //! each era, and cached until the list changes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -16,9 +16,10 @@ use bowline_types::{CacheScope, ErrorCode, Implementation, Json, ResultType, Rpc
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::registry::{RegistryEntry, Snapshot};
+use super::registry::Snapshot;
 use super::router::encode;
 use super::tool::invalid_params;
+use super::visibility::Visibility;
 use crate::exchange::Context;
 
 /// An entry of a list.
@@ -30,16 +31,8 @@ pub(super) trait ListEntry: Clone {
     /// Returns the definition for the era of `dialect`, with this name.
     fn list_definition(&self, name: &str, dialect: &Dialect) -> Self::Definition;
 
-    /// Returns whether every caller sees it.
-    fn is_public(&self) -> bool {
-        true
-    }
-
-    /// Returns whether the caller of this request sees it.
-    fn is_visible_to(&self, cx: &Context) -> bool {
-        let _ = cx;
-        true
-    }
+    /// Returns which callers see it.
+    fn visibility(&self) -> &Visibility;
 }
 
 /// Caching hints of a result: `ttlMs` and `cacheScope`.
@@ -109,8 +102,18 @@ struct EncodedPages {
     later: BTreeMap<String, Json>,
 }
 
+impl Paging<'_> {
+    /// Returns the hints for a list that may differ between callers.
+    fn private_cache(&self) -> Option<CacheHints> {
+        self.cache.map(|cache| CacheHints {
+            ttl_ms: cache.ttl_ms,
+            scope: CacheScope::PRIVATE,
+        })
+    }
+}
+
 /// Returns the page that `params` request, with the entries that are visible to the caller.
-pub(super) fn list_visible_to<T: ListEntry>(
+pub(super) fn list<T: ListEntry>(
     cx: &Context,
     snapshot: &Snapshot<T>,
     params: &Json,
@@ -119,32 +122,73 @@ pub(super) fn list_visible_to<T: ListEntry>(
     let mut entries = snapshot.entries().values();
     // Only a list that is the same for every caller is cached, so cached pages need no visibility check.
     let pages = snapshot.pages.of(paging).and_then(OnceLock::get);
-    if pages.is_some() || entries.all(|entry| entry.item.is_public()) {
-        return list(snapshot, params, paging);
+    if pages.is_some() || entries.all(|entry| entry.item.visibility().is_public()) {
+        return list_public(snapshot, params, paging);
     }
     let after = requested_start::<T>(params)?;
-    let private = paging.cache.map(|cache| CacheHints {
-        ttl_ms: cache.ttl_ms,
-        scope: CacheScope::PRIVATE,
-    });
+    let cache = paging.private_cache();
     let paging = Paging {
-        cache: private.as_ref(),
+        cache: cache.as_ref(),
         ..*paging
     };
-    let rest = snapshot.entries_after(after.as_deref());
-    let visible = rest.filter(|(_, entry)| entry.item.is_visible_to(cx));
-    ListPage::of(visible, &paging).encode()
+    let visible = visible_entries(snapshot, after.as_deref(), cx, paging.dialect);
+    ListPage::<T>::of(visible, &paging).encode()
 }
 
-/// Returns the page that `params` request.
-pub(super) fn list<T: ListEntry>(
+/// Returns the page that `params` request, with `extra` and the entries that are visible to the caller, which take
+/// precedence. Never cached, because `extra` may differ between callers and requests.
+pub(super) fn list_with<T: ListEntry>(
+    mut extra: BTreeMap<String, T::Definition>,
+    cx: &Context,
+    snapshot: &Snapshot<T>,
+    params: &Json,
+    paging: &Paging<'_>,
+) -> Outcome {
+    let after = requested_start::<T>(params)?;
+    let cache = paging.private_cache();
+    let paging = Paging {
+        cache: cache.as_ref(),
+        ..*paging
+    };
+    let visible = visible_entries(snapshot, after.as_deref(), cx, paging.dialect);
+    extra.extend(visible.map(|(name, definition)| (name.clone(), definition)));
+    let rest = extra.into_iter();
+    let rest = rest.skip_while(|(name, _)| after.as_ref().is_some_and(|after| name <= after));
+    ListPage::<T>::of(rest, &paging).encode()
+}
+
+/// Returns the entries after this name that are visible to the caller.
+fn visible_entries<'a, T: ListEntry>(
+    snapshot: &'a Snapshot<T>,
+    after: Option<&str>,
+    cx: &'a Context,
+    dialect: &'a Dialect,
+) -> impl Iterator<Item = (&'a String, T::Definition)> {
+    let rest = snapshot.entries_after(after);
+    let visible = rest.filter(|(_, entry)| entry.item.visibility().includes(cx));
+    visible.map(|(name, entry)| (name, entry.item.list_definition(name, dialect)))
+}
+
+/// Returns the entries after this name, of a list that every caller sees.
+fn entries_after<'a, T: ListEntry>(
+    snapshot: &'a Snapshot<T>,
+    after: Option<&str>,
+    dialect: &'a Dialect,
+) -> impl Iterator<Item = (&'a String, T::Definition)> {
+    let rest = snapshot.entries_after(after);
+    rest.map(|(name, entry)| (name, entry.item.list_definition(name, dialect)))
+}
+
+/// Returns the page that `params` request of a list that every caller sees.
+fn list_public<T: ListEntry>(
     snapshot: &Snapshot<T>,
     params: &Json,
     paging: &Paging<'_>,
 ) -> Outcome {
     let after = requested_start::<T>(params)?;
     let Some(cached) = snapshot.pages.of(paging) else {
-        return ListPage::of(snapshot.entries_after(after.as_deref()), paging).encode();
+        let rest = entries_after(snapshot, after.as_deref(), paging.dialect);
+        return ListPage::<T>::of(rest, paging).encode();
     };
     let pages = match cached.get() {
         Some(pages) => pages,
@@ -160,7 +204,10 @@ pub(super) fn list<T: ListEntry>(
     match pages.later.get(&after) {
         Some(page) => Ok(page.clone()),
         // The page boundaries have changed since the cursor was issued.
-        None => ListPage::of(snapshot.entries_after(Some(&after)), paging).encode(),
+        None => {
+            let rest = entries_after(snapshot, Some(&after), paging.dialect);
+            ListPage::<T>::of(rest, paging).encode()
+        }
     }
 }
 
@@ -183,16 +230,18 @@ fn requested_start<T: ListEntry>(params: &Json) -> Result<Option<String>, RpcErr
 
 impl EncodedPages {
     fn encode<T: ListEntry>(snapshot: &Snapshot<T>, paging: &Paging<'_>) -> Result<Self, RpcError> {
-        let page = ListPage::of(snapshot.entries_after(None), paging);
+        let rest = entries_after(snapshot, None, paging.dialect);
+        let page = ListPage::<T>::of(rest, paging);
         let mut pages = Self {
             first: page.encode()?,
             later: BTreeMap::new(),
         };
-        let mut next = page.last.filter(|_| page.has_more);
+        let mut next = page.next_start;
         while let Some(after) = next {
-            let page = ListPage::of(snapshot.entries_after(Some(after)), paging);
-            pages.later.insert(after.to_owned(), page.encode()?);
-            next = page.last.filter(|_| page.has_more);
+            let rest = entries_after(snapshot, Some(&after), paging.dialect);
+            let page = ListPage::<T>::of(rest, paging);
+            pages.later.insert(after, page.encode()?);
+            next = page.next_start;
         }
         Ok(pages)
     }
@@ -201,30 +250,29 @@ impl EncodedPages {
 /// A page before encoding.
 struct ListPage<'a, T: ListEntry> {
     items: Vec<T::Definition>,
-    last: Option<&'a str>,
-    has_more: bool,
+    /// The name after which the next page begins, if there is one.
+    next_start: Option<String>,
     paging: &'a Paging<'a>,
 }
 
-impl<'a, T: ListEntry + 'a> ListPage<'a, T> {
+impl<'a, T: ListEntry> ListPage<'a, T> {
     /// Takes entries of `rest`, up to the page size.
-    fn of(
-        mut rest: impl Iterator<Item = (&'a String, &'a Arc<RegistryEntry<T>>)>,
+    fn of<N: AsRef<str>>(
+        mut rest: impl Iterator<Item = (N, T::Definition)>,
         paging: &'a Paging<'a>,
     ) -> Self {
-        let mut page = Self {
-            items: Vec::new(),
-            last: None,
-            has_more: false,
-            paging,
-        };
-        for (name, entry) in rest.by_ref().take(paging.size.unwrap_or(usize::MAX)) {
-            page.items
-                .push(entry.item.list_definition(name, paging.dialect));
-            page.last = Some(name);
+        let mut items = Vec::new();
+        let mut last = None;
+        for (name, definition) in rest.by_ref().take(paging.size.unwrap_or(usize::MAX)) {
+            items.push(definition);
+            last = Some(name);
         }
-        page.has_more = rest.next().is_some();
-        page
+        let last = last.filter(|_| rest.next().is_some());
+        Self {
+            items,
+            next_start: last.map(|name| name.as_ref().to_owned()),
+            paging,
+        }
     }
 
     fn encode(&self) -> Outcome {
@@ -246,8 +294,8 @@ impl<T: ListEntry> Serialize for ListPage<'_, T> {
             map.serialize_entry("_meta", &signature)?;
         }
         map.serialize_entry(T::MEMBER, &self.items)?;
-        if let Some(last) = self.last.filter(|_| self.has_more) {
-            map.serialize_entry("nextCursor", &encode_cursor::<T>(last))?;
+        if let Some(start) = &self.next_start {
+            map.serialize_entry("nextCursor", &encode_cursor::<T>(start))?;
         }
         map.end()
     }
@@ -291,8 +339,8 @@ mod tests {
     use super::super::registry::Registry;
     use super::*;
 
-    #[derive(Clone)]
-    struct Letter;
+    #[derive(Clone, Default)]
+    struct Letter(Visibility);
 
     impl ListEntry for Letter {
         type Definition = String;
@@ -301,10 +349,14 @@ mod tests {
         fn list_definition(&self, name: &str, _: &Dialect) -> String {
             name.to_owned()
         }
+
+        fn visibility(&self) -> &Visibility {
+            &self.0
+        }
     }
 
     #[derive(Clone)]
-    struct Other;
+    struct Other(Visibility);
 
     impl ListEntry for Other {
         type Definition = String;
@@ -312,6 +364,10 @@ mod tests {
 
         fn list_definition(&self, name: &str, _: &Dialect) -> String {
             name.to_owned()
+        }
+
+        fn visibility(&self) -> &Visibility {
+            &self.0
         }
     }
 
@@ -325,7 +381,7 @@ mod tests {
     fn letters(names: &str) -> Registry<Letter> {
         let registry = Registry::default();
         for name in names.chars() {
-            registry.change(|entries| entries.add(name.into(), Letter));
+            registry.change(|entries| entries.add(name.into(), Letter::default()));
         }
         registry
     }
@@ -365,7 +421,7 @@ mod tests {
         let registry = letters("abcd");
         let first = request_page(&registry, None).unwrap();
         registry.change(|entries| entries.remove("b"));
-        registry.change(|entries| entries.add("bb".into(), Letter));
+        registry.change(|entries| entries.add("bb".into(), Letter::default()));
 
         let second = request_page(&registry, first.next_cursor.as_deref()).unwrap();
 
@@ -438,6 +494,6 @@ mod tests {
             revision,
             dialect: Dialect::LATEST,
         };
-        list(&registry.snapshot(), params, &paging)
+        list_public(&registry.snapshot(), params, &paging)
     }
 }

@@ -16,6 +16,7 @@ use super::pagination::ListEntry;
 use super::string_arguments::{self, StringArgsHandler};
 use super::tool::invalid_params;
 use super::tool_error::ToolError;
+use super::visibility::Visibility;
 use crate::exchange::{BoxFuture, Context};
 
 /// A prompt and the handler behind it.
@@ -38,6 +39,7 @@ pub struct Prompt {
     definition: bowline_types::Prompt,
     handler: Arc<dyn PromptHandler>,
     states: Vec<RequiredState>,
+    visibility: Visibility,
 }
 
 /// The handler of a [`Prompt`].
@@ -104,6 +106,7 @@ impl Prompt {
             definition,
             handler: Arc::new(handler),
             states: Vec::new(),
+            visibility: Visibility::default(),
         }
     }
 
@@ -147,6 +150,21 @@ impl Prompt {
             .arguments
             .get_or_insert_default()
             .push(argument);
+        self
+    }
+
+    /// Hides the prompt from callers for which `filter` returns false: it is not listed, and the answer is the same as for an unknown prompt,
+    /// also to requests for completions.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use bowline::Prompt;
+    /// let audit = Prompt::raw("audit", async |_, _| Ok("Audit the logs."))
+    ///     .visible_to(|cx| cx.principal().name() == Some("ada"));
+    /// ```
+    pub fn visible_to(mut self, filter: impl Fn(&Context) -> bool + Send + Sync + 'static) -> Self {
+        self.visibility = Visibility::filtered(filter);
         self
     }
 
@@ -202,6 +220,10 @@ impl ListEntry for Prompt {
         let mut definition = self.definition.clone();
         name.clone_into(&mut definition.name);
         definition
+    }
+
+    fn visibility(&self) -> &Visibility {
+        &self.visibility
     }
 }
 

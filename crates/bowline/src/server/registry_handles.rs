@@ -7,6 +7,7 @@
 
 use crate::Result;
 
+use super::registry::Snapshot;
 use super::{Prompt, Resource, ResourceTemplate, Server, Tool};
 
 /// The tools of a running server: `server.tools().add(tool)`.
@@ -96,23 +97,24 @@ impl ToolsHandle<'_> {
 }
 
 impl PromptsHandle<'_> {
-    /// Adds a prompt, or replaces the one with the same name, and notifies subscribers.
+    /// Adds a prompt, or replaces the one with the same name, and notifies subscribers. Completers for arguments that
+    /// the new one does not have are removed.
     pub fn add(&self, prompt: impl Into<Prompt>) {
         let prompt = prompt.into();
-        let prompts = &self.0.definition().prompts;
-        let old = prompts.change(|prompts| prompts.add(prompt.name().to_owned(), prompt));
-        drop(old);
+        let (name, definition) = (prompt.name().to_owned(), self.0.definition());
+        let add = |prompts: &mut Snapshot<_>| prompts.add(name.clone(), prompt);
+        if definition.prompts.change(add).is_some() {
+            definition.remove_orphaned_completers(|target| target.is_of_prompt(&name));
+        }
         self.0.changed().prompts();
     }
 
-    /// Removes a prompt and notifies subscribers. Returns whether the prompt existed.
+    /// Removes a prompt with its completers, and notifies subscribers. Returns whether the prompt existed.
     pub fn remove(&self, name: &str) -> bool {
-        let removed = self
-            .0
-            .definition()
-            .prompts
-            .change(|prompts| prompts.remove(name));
+        let definition = self.0.definition();
+        let removed = definition.prompts.change(|prompts| prompts.remove(name));
         if removed.is_some() {
+            definition.remove_orphaned_completers(|target| target.is_of_prompt(name));
             self.0.changed().prompts();
         }
         removed.is_some()
@@ -164,14 +166,12 @@ impl ResourcesHandle<'_> {
         self.0.changed().resources();
     }
 
-    /// Removes a resource template and notifies subscribers. Returns whether the template existed.
+    /// Removes a resource template with its completers, and notifies subscribers. Returns whether the template existed.
     pub fn remove_template(&self, template: &str) -> bool {
-        let removed = self
-            .0
-            .definition()
-            .templates
-            .change(|all| all.remove(template));
+        let definition = self.0.definition();
+        let removed = definition.templates.change(|all| all.remove(template));
         if removed.is_some() {
+            definition.remove_orphaned_completers(|target| target.is_of_template(template));
             self.0.changed().resources();
         }
         removed.is_some()

@@ -15,6 +15,7 @@ use super::handler::Handler;
 use super::pagination::{CacheHints, ListEntry};
 use super::string_arguments::StringArgsHandler;
 use super::template::{UriTemplate, Variables};
+use super::visibility::Visibility;
 use crate::Result;
 use crate::exchange::{BoxFuture, Context};
 
@@ -83,6 +84,7 @@ struct ResourceReader {
     handler: Arc<dyn ResourceHandler>,
     cache: Option<CacheHints>,
     states: Vec<RequiredState>,
+    visibility: Visibility,
 }
 
 impl Resource {
@@ -290,6 +292,16 @@ macro_rules! resource_setters {
                 self
             }
 
+            /// Hides it from callers for which `filter` returns false: it is not listed, and the answer is the same as
+            /// if it did not exist, also to requests for completions. Subscribers that do not see it get no updates.
+            pub fn visible_to(
+                mut self,
+                filter: impl Fn(&Context) -> bool + Send + Sync + 'static,
+            ) -> Self {
+                self.reader.visibility = Visibility::filtered(filter);
+                self
+            }
+
             pub(super) fn states(&self) -> &[RequiredState] {
                 &self.reader.states
             }
@@ -350,6 +362,10 @@ impl ListEntry for Resource {
     fn list_definition(&self, _: &str, _: &Dialect) -> bowline_types::Resource {
         self.definition.clone()
     }
+
+    fn visibility(&self) -> &Visibility {
+        &self.reader.visibility
+    }
 }
 
 impl ListEntry for ResourceTemplate {
@@ -359,6 +375,10 @@ impl ListEntry for ResourceTemplate {
     fn list_definition(&self, _: &str, _: &Dialect) -> bowline_types::ResourceTemplate {
         self.definition.clone()
     }
+
+    fn visibility(&self) -> &Visibility {
+        &self.reader.visibility
+    }
 }
 
 impl ResourceReader {
@@ -367,6 +387,7 @@ impl ResourceReader {
             handler: Arc::new(handler),
             cache: None,
             states: Vec::new(),
+            visibility: Visibility::default(),
         }
     }
 

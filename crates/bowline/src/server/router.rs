@@ -16,10 +16,11 @@ use tokio::sync::SemaphorePermit;
 
 use super::completion::complete;
 use super::definition::ListKind;
-use super::pagination::{list, list_visible_to};
+use super::pagination::{ListEntry as _, list, list_with};
 use super::prompt::GetPromptParams;
 use super::registry::RegistryEntry;
 use super::resource::not_found;
+use super::resource_list::listed_resources;
 use super::subscription::ActiveSubscription;
 use super::tool::invalid_params;
 use super::{HandlerInput, ServerDefinition, ServerSnapshot, Tool};
@@ -41,7 +42,7 @@ pub(super) fn route<'a>(
         DiscoverRequest::NAME => ready(encode(&definition.discover_result())),
         ListToolsRequest::NAME => {
             let paging = definition.paging(ListKind::Tools, dialect);
-            ready(list_visible_to(
+            ready(list(
                 &cx,
                 &definition.tools.snapshot(),
                 &request.params,
@@ -52,15 +53,20 @@ pub(super) fn route<'a>(
         ListPromptsRequest::NAME => {
             let paging = definition.paging(ListKind::Prompts, dialect);
             ready(list(
+                &cx,
                 &definition.prompts.snapshot(),
                 &request.params,
                 &paging,
             ))
         }
         GetPromptRequest::NAME => Box::pin(get_prompt(definition, request, cx)),
+        ListResourcesRequest::NAME if !definition.resource_lists.is_empty() => {
+            Box::pin(list_resources(definition, request, cx))
+        }
         ListResourcesRequest::NAME => {
             let paging = definition.paging(ListKind::Resources, dialect);
             ready(list(
+                &cx,
                 &definition.resources.snapshot(),
                 &request.params,
                 &paging,
@@ -69,6 +75,7 @@ pub(super) fn route<'a>(
         ListResourceTemplatesRequest::NAME => {
             let paging = definition.paging(ListKind::ResourceTemplates, dialect);
             ready(list(
+                &cx,
                 &definition.templates.snapshot(),
                 &request.params,
                 &paging,
@@ -100,7 +107,7 @@ pub(super) fn required_scopes(
     let call = CallToolParams::read(params).ok();
     let name = call.as_ref().and_then(|call| call.name().ok());
     name.and_then(|name| tools.find(&*name))
-        .filter(|entry| entry.item.is_public())
+        .filter(|entry| entry.item.visibility().is_public())
         .map(|entry| entry.item.required_scopes().to_vec())
         .unwrap_or_default()
 }
@@ -118,7 +125,7 @@ fn call_tool<'a>(
         let tools = definition.tools.snapshot();
         let visible = tools
             .find(&*name)
-            .filter(|entry| entry.item.is_visible_to(&cx));
+            .filter(|entry| entry.item.visibility().includes(&cx));
         visible.cloned().ok_or_else(|| {
             let why = format!("unknown tool `{}`", shortened(name));
             RpcError::new(ErrorCode::INVALID_PARAMS, why)
@@ -173,12 +180,23 @@ async fn get_prompt(definition: &ServerDefinition, request: Request, mut cx: Con
     let _permit = definition.handlers.try_acquire()?;
     let params = GetPromptParams::read(&request.params)?;
     let prompts = definition.prompts.snapshot();
-    let Some(entry) = prompts.find(&params.name) else {
+    let entry = prompts.find(&params.name);
+    let visible = entry.filter(|entry| entry.item.visibility().includes(&cx));
+    let Some(entry) = visible else {
         let why = format!("unknown prompt `{}`", shortened(&params.name));
         return Err(RpcError::new(ErrorCode::INVALID_PARAMS, why));
     };
     cx.extensions_mut().extend(&entry.state);
     encode(&entry.item.render(params, cx).await?)
+}
+
+/// Lists the resources of the registry and those that callbacks supply.
+async fn list_resources(definition: &ServerDefinition, request: Request, cx: Context) -> Outcome {
+    let _permit = definition.handlers.try_acquire()?;
+    let supplied = listed_resources(&definition.resource_lists, &cx).await?;
+    let paging = definition.paging(ListKind::Resources, request.caller.dialect);
+    let resources = definition.resources.snapshot();
+    list_with(supplied, &cx, &resources, &request.params, &paging)
 }
 
 async fn read_resource(
@@ -194,7 +212,10 @@ async fn read_resource(
     let _permit = definition.handlers.try_acquire()?;
     let ReadResourceParams { uri } = request.params.decode().map_err(invalid_params)?;
     let resources = definition.resources.snapshot();
-    if let Some(entry) = resources.find(&uri) {
+    let entry = resources.find(&uri);
+    // A hidden resource is as good as absent: a template may match its URI.
+    let visible = entry.filter(|entry| entry.item.visibility().includes(&cx));
+    if let Some(entry) = visible {
         cx.extensions_mut().extend(&entry.state);
         return encode(&entry.item.read(uri, cx).await?);
     }
@@ -205,6 +226,7 @@ async fn read_resource(
             .find(&uri)
             .map(|found| (template.literal_len(), entry, found))
     });
+    let matching = matching.filter(|(_, entry, _)| entry.item.visibility().includes(&cx));
     // The first of equals, in the order of the list: `max_by_key` would return the last.
     let best = matching.reduce(|best, next| if next.0 > best.0 { next } else { best });
     let Some((_, entry, variables)) = best else {

@@ -37,6 +37,7 @@ use super::handler::{BlockingHandler, Handler};
 use super::lint;
 use super::output::{self, IntoToolResult};
 use super::schema;
+use super::visibility::Visibility;
 use crate::exchange::{CancelMode, Context};
 use crate::layer::Layer;
 use crate::{Error, Result};
@@ -68,7 +69,7 @@ pub struct Tool {
     scopes: Vec<String>,
     semaphore: Option<Arc<Semaphore>>,
     is_blocking: bool,
-    visible_to: Option<VisibilityFilter>,
+    visibility: Visibility,
     layers: Vec<Arc<dyn Layer>>,
     definition_error: Option<String>,
     /// Whether the input schema was derived, so that `null` stands for an omitted argument.
@@ -90,10 +91,6 @@ struct CompiledSchemas {
     )]
     param_headers: Option<Arc<ParamHeaders>>,
 }
-
-/// The predicate of [`Tool::visible_to`].
-#[derive(Clone)]
-struct VisibilityFilter(Arc<dyn Fn(&Context) -> bool + Send + Sync>);
 
 impl Tool {
     /// Creates a tool from an `async fn` that takes up to eight extractors ([`Extract`](super::Extract)) and returns
@@ -192,7 +189,7 @@ impl Tool {
             scopes: Vec::new(),
             semaphore: None,
             is_blocking: false,
-            visible_to: None,
+            visibility: Visibility::default(),
             layers: Vec::new(),
             definition_error: None,
             accepts_null: false,
@@ -386,7 +383,7 @@ impl Tool {
     /// let tool = Tool::new("wipe", wipe).visible_to(|cx| cx.extensions().get::<Admin>().is_some());
     /// ```
     pub fn visible_to(mut self, filter: impl Fn(&Context) -> bool + Send + Sync + 'static) -> Self {
-        self.visible_to = Some(VisibilityFilter(Arc::new(filter)));
+        self.visibility = Visibility::filtered(filter);
         self
     }
 
@@ -456,12 +453,8 @@ impl Tool {
         self.is_blocking
     }
 
-    pub(super) fn is_public(&self) -> bool {
-        self.visible_to.is_none()
-    }
-
-    pub(super) fn is_visible_to(&self, cx: &Context) -> bool {
-        self.visible_to.as_ref().is_none_or(|filter| filter.0(cx))
+    pub(super) fn visibility(&self) -> &Visibility {
+        &self.visibility
     }
 
     /// Validates the call, runs the handler and validates its output.

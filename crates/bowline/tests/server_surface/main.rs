@@ -8,6 +8,7 @@
 
 mod clones;
 mod lists;
+mod per_caller;
 mod prompts;
 mod resources;
 mod runtime_changes;

@@ -314,7 +314,7 @@ async fn duplicate_names_are_refused_when_the_server_starts() {
         .tool(echo("a_b"))
         .tool(echo("a_b"))
         .mount("a", &inner)
-        .prompt(Prompt::raw("p", async |_, _| Ok("first")))
+        .prompt(Prompt::raw("p", async |_, _| Ok("first")).optional("a", ""))
         .prompt(Prompt::raw("p", async |_, _| Ok("second")))
         .resource(Resource::text("docs://r", "r", "first"))
         .resource(Resource::text("docs://r", "r", "second"))
