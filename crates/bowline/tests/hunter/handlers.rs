@@ -152,6 +152,7 @@ pub(crate) fn host(log: &ScheduleLog) -> Host {
         let log = log.clone();
         async move {
             let (tag, millis) = form.message.split_once(' ').unwrap_or(("unknown", "0"));
+            let _answering = log.host_started();
             let guard = log.handler_started(&format!("{tag}'s host"));
             sleep_ms(millis.parse().unwrap_or_default()).await;
             guard.done();

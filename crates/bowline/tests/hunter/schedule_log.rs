@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -47,6 +48,24 @@ struct LogState {
     /// The number of resource changes announced so far.
     changes: u64,
     last_number: u64,
+    /// The number of hosts that are answering, since when there is one, and how long there was one before.
+    hosts: usize,
+    hosts_since: Instant,
+    host_time: Duration,
+}
+
+/// A host that is answering.
+pub(crate) struct HostGuard(ScheduleLog);
+
+impl Drop for HostGuard {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.hosts -= 1;
+        if state.hosts == 0 {
+            let current = state.hosts_since.elapsed();
+            state.host_time += current;
+        }
+    }
 }
 
 impl ScheduleLog {
@@ -61,6 +80,9 @@ impl ScheduleLog {
             allowed: BTreeSet::new(),
             changes: 0,
             last_number: 0,
+            hosts: 0,
+            hosts_since: Instant::now(),
+            host_time: Duration::ZERO,
         };
         let log = Self {
             state: Arc::new(Mutex::new(state)),
@@ -105,6 +127,23 @@ impl ScheduleLog {
             tag: tag.to_owned(),
             is_done: false,
         }
+    }
+
+    /// Counts a host as answering until the guard is dropped.
+    pub(crate) fn host_started(&self) -> HostGuard {
+        let mut state = self.lock();
+        state.hosts += 1;
+        if state.hosts == 1 {
+            state.hosts_since = Instant::now();
+        }
+        HostGuard(self.clone())
+    }
+
+    /// Returns how long at least one host was answering.
+    pub(crate) fn host_time(&self) -> Duration {
+        let state = self.lock();
+        let current = state.hosts_since.elapsed() * u32::from(state.hosts > 0);
+        state.host_time + current
     }
 
     pub(crate) fn is_handler_running(&self, tag: &str) -> bool {

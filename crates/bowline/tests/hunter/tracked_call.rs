@@ -29,6 +29,9 @@ pub(crate) struct CallSettings {
     is_signaled: bool,
     /// Whether it sets `cancel_on_drop(false)`.
     opts_out_of_cancel: bool,
+    /// Whether its timeouts are paused while a host answers on behalf of another call: a legacy wire does not tell
+    /// which call a request of the server belongs to.
+    shares_pauses: bool,
 }
 
 impl CallSettings {
@@ -63,6 +66,7 @@ impl CallSettings {
             wants_progress: random.one_in(2),
             is_signaled: random.one_in(8),
             opts_out_of_cancel: random.one_in(12),
+            shares_pauses: !config.dialect.is_modern(),
         }
     }
 }
@@ -159,9 +163,13 @@ impl TrackedCall {
     pub(crate) fn start_polling(&mut self) {
         let state = self.state.clone();
         let task = tokio::spawn(async move {
-            let started = Instant::now();
+            let (started, before) = (Instant::now(), state.log.host_time());
             if let Some(outcome) = poll_fn(|cx| state.poll(cx)).await {
-                state.check_outcome(outcome, started);
+                let paused = match state.settings.shares_pauses {
+                    true => state.log.host_time() - before,
+                    false => Duration::ZERO,
+                };
+                state.check_outcome(outcome, started.elapsed() - paused);
             }
         });
         self.task = Some(task.abort_handle());
@@ -224,15 +232,14 @@ impl TrackedState {
         Poll::Ready(Some(outcome))
     }
 
-    /// Checks the outcome of the call.
-    fn check_outcome(&self, outcome: Result<Reply>, started: Instant) {
+    /// Checks the outcome of the call, which took `elapsed` without pauses.
+    fn check_outcome(&self, outcome: Result<Reply>, elapsed: Duration) {
         let Self {
             job, settings, log, ..
         } = self;
         let tag = &job.tag;
-        let elapsed = started.elapsed();
         let is_late = |total: u64| elapsed > Duration::from_millis(total + 1);
-        // The timeout of a call is paused while its host decides.
+        // The timeout of a call is paused while its own host decides.
         let elicits = job
             .plan
             .iter()
