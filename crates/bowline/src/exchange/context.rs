@@ -13,7 +13,9 @@ use bowline_types::{
 };
 
 use super::progress::{Progress, ProgressReports};
-use super::{CancelMode, Channel, Extensions, InputRound, Principal, TraceContext};
+use super::{
+    CancelMode, Channel, ConnectionState, Extensions, InputRound, Principal, TraceContext,
+};
 use crate::deprecation;
 use crate::signal::Signal;
 use crate::sync::{Mutex, MutexGuard};
@@ -69,6 +71,9 @@ pub trait NotificationSink: Send + Sync + 'static {
 
     /// Returns the channel for server-to-client requests, or `None` if the caller's protocol version has none.
     fn back_channel(&self) -> Option<Arc<dyn Channel>>;
+
+    /// Returns the state of the connection of the request, or `None` if it has no connection, as in modern HTTP.
+    fn connection_state(&self) -> Option<&ConnectionState>;
 }
 
 impl Context {
@@ -212,6 +217,13 @@ impl Context {
     /// Returns the extensions mutably, for layers that add values. Existing clones of the context do not see changes.
     pub fn extensions_mut(&mut self) -> &mut Extensions {
         &mut self.extensions
+    }
+
+    /// Returns the state of the connection of the request, or `None` if it has no connection: in modern HTTP each
+    /// request is independent. See [`ConnectionState`].
+    #[must_use]
+    pub fn connection_state(&self) -> Option<&ConnectionState> {
+        self.shared.sink.connection_state()
     }
 
     /// Sends `notifications/progress`, if the caller sent a `progressToken`.

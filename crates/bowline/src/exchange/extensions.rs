@@ -28,10 +28,6 @@ impl Extensions {
     }
 
     /// Inserts a shared value; [`get`](Self::get) returns it as a `T`.
-    #[cfg_attr(
-        not(feature = "http-server"),
-        allow(dead_code, reason = "used for the head of an HTTP request")
-    )]
     pub(crate) fn insert_shared<T: Send + Sync + 'static>(&mut self, value: Arc<T>) {
         self.put(TypeId::of::<T>(), value);
     }
@@ -40,6 +36,13 @@ impl Extensions {
     #[must_use]
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.value(TypeId::of::<T>())?.downcast_ref()
+    }
+
+    /// Returns a shared reference to the value of type `T`.
+    pub(super) fn get_shared<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        let mut values = self.0.as_ref()?.iter();
+        let (_, value) = values.find(|(own, _)| *own == TypeId::of::<T>())?;
+        value.clone().downcast().ok()
     }
 
     /// Returns whether there is a value of the type with this id.

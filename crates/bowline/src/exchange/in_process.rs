@@ -20,8 +20,8 @@ use super::notification_queue::{NotificationQueue, OverflowPolicy};
 use super::request_ids::RequestIds;
 use super::run_handler::{RunningHandler, run_handler};
 use super::{
-    Answer, CallOptions, CancelMode, Channel, Context, Exchange, NO_EXTENSIONS, NotificationSink,
-    Responder,
+    Answer, CallOptions, CancelMode, Channel, ConnectionState, Context, Exchange, NO_EXTENSIONS,
+    NotificationSink, Responder,
 };
 use crate::{Error, Result};
 
@@ -44,6 +44,7 @@ pub struct InProcess {
     responder: Arc<dyn Responder>,
     back_channel: Option<Arc<dyn Channel>>,
     ids: RequestIds,
+    connection_state: ConnectionState,
 }
 
 impl InProcess {
@@ -54,6 +55,7 @@ impl InProcess {
             responder,
             back_channel: None,
             ids: RequestIds::default(),
+            connection_state: ConnectionState::default(),
         }
     }
 
@@ -90,6 +92,7 @@ impl Channel for InProcess {
         let sink = Arc::new(InProcessSink {
             notifications: notifications.clone(),
             back_channel: back_channel.map(|it| Arc::new(it) as _),
+            connection_state: self.connection_state.clone(),
         });
         let cx = Context::new(reservation.id().clone(), &request, sink);
         let work = HandlerWork {
@@ -166,6 +169,7 @@ impl ExchangeWork for HandlerWork {
 struct InProcessSink {
     notifications: Arc<NotificationQueue>,
     back_channel: Option<Arc<dyn Channel>>,
+    connection_state: ConnectionState,
 }
 
 impl NotificationSink for InProcessSink {
@@ -175,6 +179,10 @@ impl NotificationSink for InProcessSink {
 
     fn back_channel(&self) -> Option<Arc<dyn Channel>> {
         self.back_channel.clone()
+    }
+
+    fn connection_state(&self) -> Option<&ConnectionState> {
+        Some(&self.connection_state)
     }
 }
 

@@ -10,6 +10,9 @@
 mod call_options;
 pub use call_options::CallOptions;
 
+mod connection_state;
+pub use connection_state::ConnectionState;
+
 mod context;
 pub(crate) use context::HandlerControl;
 pub use context::{Context, NotificationSink};

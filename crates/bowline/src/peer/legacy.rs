@@ -28,8 +28,8 @@ use super::notification_hub::{ListenerEvent, NotificationListener};
 use super::{LISTEN, Peer, PeerState};
 use crate::Error;
 use crate::exchange::{
-    Channel, Context, Exchange, ExchangeEvent, NotificationSink, PollExchange, Responder,
-    run_handler,
+    Channel, ConnectionState, Context, Exchange, ExchangeEvent, NotificationSink, PollExchange,
+    Responder, run_handler,
 };
 
 /// Returns whether `request` does not exist in its caller's era.
@@ -539,6 +539,10 @@ impl NotificationSink for UnsolicitedSink {
 
     fn back_channel(&self) -> Option<Arc<dyn Channel>> {
         None
+    }
+
+    fn connection_state(&self) -> Option<&ConnectionState> {
+        Some(&self.peer.shared.connection_state)
     }
 }
 

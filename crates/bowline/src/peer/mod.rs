@@ -41,7 +41,7 @@ use bowline_core::{Notification, Outcome};
 use bowline_types::RequestId;
 use tokio::sync::watch;
 
-use crate::exchange::{CallOptions, Channel, Exchange, OverflowPolicy};
+use crate::exchange::{CallOptions, Channel, ConnectionState, Exchange, OverflowPolicy};
 use crate::limits::Account;
 use crate::sync::Mutex;
 use crate::wire::EngineWire;
@@ -62,6 +62,7 @@ struct PeerShared {
     account: Arc<Account>,
     /// True once the driver has ended.
     ended: watch::Sender<bool>,
+    connection_state: ConnectionState,
 }
 
 /// The state under the lock.
@@ -121,6 +122,7 @@ impl Peer {
             notification_hub: NotificationHub::new(account.clone()),
             account,
             ended: watch::Sender::new(false),
+            connection_state: ConnectionState::default(),
         });
         let peer = Self { shared };
         let driver = Driver::new(wire, peer.clone(), role);

@@ -15,8 +15,8 @@ use tokio::task::JoinHandle;
 
 use super::{LISTEN, Peer, legacy};
 use crate::exchange::{
-    CallOptions, CancelMode, Channel, Context, Exchange, NotificationSink, Params, Responder,
-    run_handler,
+    CallOptions, CancelMode, Channel, ConnectionState, Context, Exchange, NotificationSink, Params,
+    Responder, run_handler,
 };
 use crate::limits::Limit;
 
@@ -371,6 +371,10 @@ impl NotificationSink for WireSink {
             id: self.id.clone(),
         };
         (self.dialect.input_mechanism == InputMechanism::Request).then(|| Arc::new(channel()) as _)
+    }
+
+    fn connection_state(&self) -> Option<&ConnectionState> {
+        Some(&self.peer.shared.connection_state)
     }
 }
 

@@ -18,9 +18,10 @@ use super::input_required::InputOptions;
 use super::pagination::{CacheHints, ListEntry, Paging};
 use super::registry::{Registry, RegistryEntry, Snapshot};
 use super::resource_list::ResourceList;
+use super::subscription_hooks::SubscriptionHook;
 use super::visibility::Visibility;
 use super::{Prompt, Resource, ResourceTemplate, Tool};
-use crate::exchange::Extensions;
+use crate::exchange::{Context, Extensions};
 use crate::layer::Layer;
 use crate::limits::{Account, LimitSemaphore, Limits};
 
@@ -43,6 +44,8 @@ pub(super) struct ServerDefinition {
     /// The default logger name; `None` without the `logging` capability.
     pub(super) logger: Option<Arc<str>>,
     pub(super) on_roots_changed: Vec<OnRootsChanged>,
+    pub(super) on_subscribe: Vec<SubscriptionHook>,
+    pub(super) on_unsubscribe: Vec<SubscriptionHook>,
     pub(super) state: Extensions,
     /// The layers around every request, outermost first.
     pub(super) layers: Vec<Arc<dyn Layer>>,
@@ -112,6 +115,8 @@ impl ServerDefinition {
             resource_subscriptions: false,
             logger: None,
             on_roots_changed: Vec::new(),
+            on_subscribe: Vec::new(),
+            on_unsubscribe: Vec::new(),
             state: Extensions::default(),
             layers: Vec::new(),
             errors: Vec::new(),
@@ -249,6 +254,32 @@ impl ServerDefinition {
         self.resource_subscriptions
             || self.resources.snapshot().is_advertised()
             || self.templates.snapshot().is_advertised()
+    }
+
+    /// Returns whether the caller does not see the resource with this URI, although it exists.
+    pub(super) fn is_hidden_resource(&self, uri: &str, cx: &Context) -> bool {
+        let (resources, templates) = (self.resources.snapshot(), self.templates.snapshot());
+        let resource = resources.find(uri).map(|entry| entry.item.visibility());
+        let matching = templates.entries().values().filter_map(|entry| {
+            let is_match = entry.item.uri_template().find(uri).is_some();
+            is_match.then(|| entry.item.visibility())
+        });
+        let mut exists = false;
+        let mut entries = resource.into_iter().chain(matching);
+        let is_visible = entries.any(|visibility| {
+            exists = true;
+            visibility.includes(cx)
+        });
+        exists && !is_visible
+    }
+
+    /// Returns whether some callers do not see some resource or resource template.
+    pub(super) fn has_hidden_resources(&self) -> bool {
+        let (resources, templates) = (self.resources.snapshot(), self.templates.snapshot());
+        let mut resources = resources.entries().values();
+        let mut templates = templates.entries().values();
+        resources.any(|entry| !entry.item.visibility().is_public())
+            || templates.any(|entry| !entry.item.visibility().is_public())
     }
 
     fn has_completions(&self) -> bool {

@@ -68,6 +68,8 @@ mod string_arguments;
 
 mod subscription;
 
+mod subscription_hooks;
+
 mod template;
 pub use template::{UriTemplate, VariableValue, Variables};
 
@@ -96,6 +98,7 @@ use definition::ServerDefinition;
 use pagination::CacheHints;
 use resource_list::ResourceList;
 use snapshot::{ServerShared, ServerSnapshot};
+use subscription_hooks::SubscriptionHook;
 
 /// An MCP server: its name, tools, prompts and resources.
 ///
@@ -411,6 +414,51 @@ impl Server {
     /// Advertises `resources.subscribe`, with which clients subscribe to [updates](Server::changed) of a resource.
     pub fn resource_subscriptions(self) -> Self {
         self.with_definition(|definition| definition.resource_subscriptions = true)
+    }
+
+    /// Sets a callback for the start of each subscription to a resource, for example to begin to watch a file. Implies
+    /// [`resource_subscriptions`](Self::resource_subscriptions).
+    ///
+    /// It is called once for each resource of a `subscriptions/listen` or legacy `resources/subscribe`, before the client
+    /// receives the response, and must not block. It does not refuse a subscription, and resources that the caller does
+    /// not [see](Resource::visible_to) are left out.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::collections::BTreeMap;
+    /// use std::sync::{Arc, Mutex};
+    /// use bowline::Server;
+    ///
+    /// /// The number of subscribers of each resource.
+    /// #[derive(Clone, Default)]
+    /// struct Subscribers(Arc<Mutex<BTreeMap<String, usize>>>);
+    ///
+    /// let subscribers = Subscribers::default();
+    /// let server = Server::new("files", "1.0.0").state(subscribers.clone()).on_subscribe(|uri, cx| {
+    ///     let subscribers = cx.state::<Subscribers>().expect("the server has this state");
+    ///     *subscribers.0.lock().unwrap().entry(uri.to_owned()).or_default() += 1;
+    /// });
+    /// let server = server.on_unsubscribe(move |uri, _cx| {
+    ///     *subscribers.0.lock().unwrap().entry(uri.to_owned()).or_default() -= 1;
+    /// });
+    /// ```
+    pub fn on_subscribe(self, callback: impl Fn(&str, &Context) + Send + Sync + 'static) -> Self {
+        let hook = SubscriptionHook::new(callback);
+        self.resource_subscriptions()
+            .with_definition(|definition| definition.on_subscribe.push(hook))
+    }
+
+    /// Sets a callback for the end of each subscription to a resource. Implies
+    /// [`resource_subscriptions`](Self::resource_subscriptions).
+    ///
+    /// It is called exactly once for each call of [`on_subscribe`](Self::on_subscribe), whatever ends the subscription:
+    /// the client, a disconnect, the end of a legacy session, or [`shut_down`](Self::shut_down). It must not block. Of
+    /// the [extensions](Context::extensions) of the request, only the state of the server is left.
+    pub fn on_unsubscribe(self, callback: impl Fn(&str, &Context) + Send + Sync + 'static) -> Self {
+        let hook = SubscriptionHook::new(callback);
+        self.resource_subscriptions()
+            .with_definition(|definition| definition.on_unsubscribe.push(hook))
     }
 
     /// Adds shared state, which handlers read with [`State`] or [`Context::state`]. A later value of the same type

@@ -53,6 +53,15 @@ pub(super) fn mount_settings(outer: &mut ServerDefinition, inner: &ServerDefinit
         list
     });
     outer.resource_lists.extend(lists);
+    for (outer, hooks) in [
+        (&mut outer.on_subscribe, &inner.on_subscribe),
+        (&mut outer.on_unsubscribe, &inner.on_unsubscribe),
+    ] {
+        outer.extend(hooks.iter().cloned().map(|mut hook| {
+            hook.state = joined(&hook.state, &inner.state);
+            hook
+        }));
+    }
     let callbacks = inner.on_roots_changed.iter().cloned();
     outer.on_roots_changed.extend(callbacks);
 }

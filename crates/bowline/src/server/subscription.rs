@@ -11,10 +11,11 @@ use bowline_types::{
 };
 use tokio::sync::SemaphorePermit;
 
-use super::ServerSnapshot;
 use super::change_bus::{ChangeReceiver, QueuedChange, ServerChange};
 use super::router::encode;
+use super::subscription_hooks::WatchedResources;
 use super::tool::invalid_params;
+use super::{ServerDefinition, ServerSnapshot};
 use crate::exchange::Context;
 
 /// An acknowledged subscription.
@@ -27,6 +28,7 @@ pub(super) struct ActiveSubscription<'a> {
     filter: SubscriptionFilter,
     /// The `_meta` of every notification, with the subscription id.
     meta: Json,
+    _watched: Option<Box<WatchedResources<'a>>>,
     _permit: SemaphorePermit<'a>,
 }
 
@@ -41,11 +43,15 @@ impl<'a> ActiveSubscription<'a> {
             request.params.decode().map_err(invalid_params)?;
         drop(request);
         let permit = server.definition.subscriptions.try_acquire()?;
-        let filter = accepted_filter(params.notifications, &server.definition.capabilities());
+        let accepted = accepted_filter(params.notifications, &server.definition.capabilities());
         let encoded = encode(&meta(&cx))?;
         // Subscribed before the acknowledgement, so that no later change is missed.
         let changes = server.definition.bus.subscribe();
-        let mut acknowledged = SubscriptionsAcknowledgedNotificationParams::new(filter.clone());
+        let filter = visible_filter(accepted.clone(), &server.definition, &cx);
+        // The last step that has an effect, so that no error follows a call of the hooks.
+        let uris = filter.resource_subscriptions.as_deref().unwrap_or_default();
+        let watched = WatchedResources::start(&server.definition, &cx, uris);
+        let mut acknowledged = SubscriptionsAcknowledgedNotificationParams::new(accepted);
         acknowledged.meta = Some(meta(&cx));
         cx.notify::<SubscriptionsAcknowledgedNotification>(&acknowledged);
         cx.release_request();
@@ -55,6 +61,7 @@ impl<'a> ActiveSubscription<'a> {
             changes,
             filter,
             meta: encoded,
+            _watched: watched,
             _permit: permit,
         })
     }
@@ -109,6 +116,21 @@ fn accepted_filter(
     }
     requested.other.clear();
     requested
+}
+
+/// Returns the filter without the resources that the caller does not see. They are acknowledged all the same, as unknown
+/// resources are.
+fn visible_filter(
+    mut filter: SubscriptionFilter,
+    definition: &ServerDefinition,
+    cx: &Context,
+) -> SubscriptionFilter {
+    if let Some(uris) = &mut filter.resource_subscriptions
+        && definition.has_hidden_resources()
+    {
+        uris.retain(|uri| !definition.is_hidden_resource(uri, cx));
+    }
+    filter
 }
 
 fn notify_change(cx: &Context, queued: &QueuedChange, meta: &Json) {

@@ -7,9 +7,11 @@
 )]
 
 mod clones;
+mod connection_state;
 mod lists;
 mod per_caller;
 mod prompts;
 mod resources;
 mod runtime_changes;
+mod subscription_hooks;
 mod support;

@@ -30,8 +30,8 @@ use tokio::time::Sleep;
 use super::body::{self, EventSource, HttpBody, charge_output, with_charge};
 use super::{KeepAlive, ServiceState};
 use crate::exchange::{
-    BoxFuture, CancelMode, Channel, Context, HandlerControl, InsufficientScope, NotificationQueue,
-    NotificationSink, Principal, QueuePoll, RunningHandler, run_handler,
+    BoxFuture, CancelMode, Channel, ConnectionState, Context, HandlerControl, InsufficientScope,
+    NotificationQueue, NotificationSink, Principal, QueuePoll, RunningHandler, run_handler,
 };
 use crate::limits::{Account, Charge};
 
@@ -411,6 +411,10 @@ impl NotificationSink for ResponseSink {
     }
 
     fn back_channel(&self) -> Option<Arc<dyn Channel>> {
+        None
+    }
+
+    fn connection_state(&self) -> Option<&ConnectionState> {
         None
     }
 }

@@ -320,3 +320,29 @@ async fn a_roots_list_changed_notification_reaches_the_server() {
 
     assert_eq!(received.recv().await, Some(()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_session_ends_its_resource_subscriptions() {
+    let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
+    let subscribed = sender.clone();
+    let server = Server::new("s", "1")
+        .on_subscribe(move |uri, _| subscribed.send(format!("+{uri}")).unwrap())
+        .on_unsubscribe(move |uri, _| sender.send(format!("-{uri}")).unwrap());
+    let service = server.http();
+    let mut client = SessionClient::open(&service, "2025-11-25").await;
+    let subscribe = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/subscribe",
+        "params": {"uri": "a:1"}});
+
+    assert_eq!(client.send(client.post(&subscribe)).await.status(), 200);
+    assert_eq!(events.recv().await.unwrap(), "+a:1");
+    client.close_connections();
+    assert!(is_alive(&mut client).await);
+    assert!(
+        events.try_recv().is_err(),
+        "a disconnect does not end a session"
+    );
+    client.send(client.delete()).await;
+    assert_eq!(events.recv().await.unwrap(), "-a:1");
+    drop((server, service, client));
+    assert_eq!(events.recv().await, None);
+}
