@@ -15,11 +15,11 @@ use std::time::Duration;
 use bowline::Limits;
 use bowline::layer::Trace;
 use bowline::schemars::{self, JsonSchema};
-use bowline::server::RequiredCapability;
-use bowline::types::{ContentBlock, ImageContent, Meta};
+use bowline::server::{Completer, RequiredCapability};
+use bowline::types::{ContentBlock, ImageContent, Meta, PromptReference};
 use bowline::{
     Args, CallToolResult, Caller, Client, Context, Error, ErrorCode, Json, Prompt, Reply, Resource,
-    RpcError, Server, State, Structured, Tool, ToolError, wire,
+    ResourceTemplate, RpcError, Server, State, Structured, Tool, ToolError, wire,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -645,4 +645,65 @@ async fn a_synchronous_handler_that_panics_fails_its_own_call_only() {
 
     assert_eq!(code(panicked), ErrorCode::INTERNAL_ERROR);
     assert_eq!(next.unwrap().text(), "3");
+}
+
+#[tokio::test]
+async fn the_question_mark_makes_a_tool_error_of_every_error_in_the_closures_of_raw_handlers() {
+    fn no_such_file() -> std::io::Result<String> {
+        std::fs::read_to_string("/no/such/file")
+    }
+
+    let any = json!({"type": "object"});
+    let client = Client::in_process(
+        &Server::new("failing", "1.0.0")
+            .tool(Tool::raw("io", any.clone(), async |_, _| {
+                Ok(CallToolResult::text(no_such_file()?))
+            }))
+            .tool(Tool::raw("rpc", any.clone(), async |_, _| {
+                Err(RpcError::invalid_params("not today"))?
+            }))
+            .tool(Tool::raw("text", any, async |_, _| Err("as a text".into())))
+            .prompt(Prompt::raw("io", async |_, _| Ok(no_such_file()?)))
+            .prompt(Prompt::raw("rpc", async |_, _| {
+                Err::<&str, _>(RpcError::invalid_params("not today").into())
+            }))
+            .resource(Resource::raw("a://io", "io", async |_, _| {
+                Ok(no_such_file()?)
+            }))
+            .resource_template(ResourceTemplate::raw(
+                "b://{name}",
+                "boxed",
+                async |_, _| {
+                    let failed: Result<&str, Box<dyn std::error::Error + Send + Sync>> =
+                        Err("boxed".into());
+                    Ok(failed?)
+                },
+            ))
+            .completer(Completer::for_prompt("io", "name", async |_, _| {
+                Ok(vec![no_such_file()?])
+            })),
+    )
+    .await
+    .unwrap();
+
+    let failed = client.call_tool("io", ()).await.unwrap();
+    assert!(failed.is_error() && failed.text().starts_with("No such file"));
+    assert_eq!(
+        client.call_tool("text", ()).await.unwrap().text(),
+        "as a text"
+    );
+    let reference = PromptReference::new("io");
+    for (failed, code) in [
+        (client.call_tool("rpc", ()).await.err(), -32602),
+        (client.get_prompt("rpc", ()).await.err(), -32602),
+        (client.get_prompt("io", ()).await.err(), -32603),
+        (client.read_resource("a://io").await.err(), -32603),
+        (client.read_resource("b://x").await.err(), -32603),
+        (client.complete(reference, "name", "").await.err(), -32603),
+    ] {
+        assert!(
+            matches!(&failed, Some(Error::Rpc(error)) if error.code.0 == code),
+            "{failed:?}"
+        );
+    }
 }

@@ -176,7 +176,11 @@ fn form_server(params: Value) -> Server {
 /// A server whose tool `greet` elicits a name.
 pub(crate) fn greeting_server() -> Server {
     let greet = Tool::raw("greet", any_object(), async |_, cx: Context| {
-        let outcome = cx.elicit::<Name>("name", "Who are you?").outcome().await?;
+        let outcome = cx
+            .elicit::<Name>("name", "Who are you?")
+            .outcome()
+            .await
+            .map_err(RpcError::from)?;
         Ok(CallToolResult::text(match outcome {
             ElicitationOutcome::Accept(Name { name }) => format!("Hello, {name}!"),
             ElicitationOutcome::Decline => "Keep it, then.".to_owned(),
@@ -410,7 +414,7 @@ async fn a_nested_form_is_rejected(env: ScenarioEnv) {
         who: Name,
     }
     let nest = Tool::raw("nest", any_object(), async |_, cx: Context| {
-        let nested: Nested = cx.elicit("nested", "Who?").await?;
+        let nested: Nested = cx.elicit("nested", "Who?").await.map_err(RpcError::from)?;
         Ok(CallToolResult::text(nested.who.name))
     });
     let (host, requests) = host(ElicitResult::accept(json!({"who": {"name": "Ada"}})));
@@ -614,7 +618,8 @@ async fn a_request_is_rejected_until_its_url_was_visited(env: ScenarioEnv) {
                     "mode": "url", "elicitationId": "7", "url": "https://example.com", "message": "Visit this.",
                 }]});
                 let code = ErrorCode::URL_ELICITATION_REQUIRED;
-                return Err(RpcError::new(code, "visit first").with_data(Json::from(pending)));
+                let error = RpcError::new(code, "visit first");
+                return Err(error.with_data(Json::from(pending)).into());
             }
             Ok(CallToolResult::text("welcome back"))
         }

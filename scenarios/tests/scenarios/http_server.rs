@@ -352,7 +352,7 @@ async fn handler_errors_have_the_http_status_of_their_code(env: ScenarioEnv) {
     let next = codes.clone();
     let fails = Tool::raw("fails", any_object(), move |_, _| {
         let code = next.lock().unwrap().pop().unwrap();
-        async move { Err(RpcError::new(ErrorCode(code), "no")) }
+        async move { Err(RpcError::new(ErrorCode(code), "no").into()) }
     });
     let client = env
         .raw_client(Server::new("s", "1").tool(fails).http())

@@ -4,7 +4,7 @@ use bowline::server::Contents;
 use bowline::types::{
     Annotations, Icon, ListResourceTemplatesRequest, ListResourcesRequest, PaginatedRequestParams,
 };
-use bowline::{ErrorCode, Resource, ResourceTemplate, RpcError, Server};
+use bowline::{ErrorCode, Resource, ResourceTemplate, Server, ToolError};
 use scenarios::{Scenario, ScenarioEnv, scenario};
 use serde_json::{Value, json};
 
@@ -186,7 +186,7 @@ async fn a_panic_in_a_resource_handler_is_not_disclosed(env: ScenarioEnv) {
     let broken = Resource::raw(
         "docs://broken",
         "broken",
-        async |_, _| -> Result<String, RpcError> { panic!("the password is 1234") },
+        async |_, _| -> Result<String, ToolError> { panic!("the password is 1234") },
     );
     let client = env.connect(&Server::new("s", "1").resource(broken)).await;
 

@@ -129,7 +129,7 @@ fn sampling_server(params: Value) -> Server {
     let write = Tool::raw("write", any_object(), move |_, cx: Context| {
         let params = params.clone();
         async move {
-            let written = cx.sample("write", &params).await?;
+            let written = cx.sample("write", &params).await.map_err(RpcError::from)?;
             let written = serde_json::to_value(written).unwrap();
             Ok(CallToolResult::text(written.to_string()))
         }
@@ -395,7 +395,7 @@ async fn a_user_rejection_is_an_error(env: ScenarioEnv) {
 /// A server whose tool `look` returns the roots.
 fn roots_server() -> Server {
     let look = Tool::raw("look", any_object(), async |_, cx: Context| {
-        let roots = cx.roots().await?.roots;
+        let roots = cx.roots().await.map_err(RpcError::from)?.roots;
         Ok(CallToolResult::text(
             serde_json::to_value(roots).unwrap().to_string(),
         ))

@@ -142,7 +142,7 @@ async fn a_failed_tool_returns_an_error_result(env: ScenarioEnv) {
         Ok(CallToolResult::error("out of paper"))
     });
     let refuses = Tool::raw("refuses", any_object(), async |_, _| {
-        Err(RpcError::new(ErrorCode::INVALID_PARAMS, "not today"))
+        Err(RpcError::new(ErrorCode::INVALID_PARAMS, "not today").into())
     });
     let client = env
         .connect(&Server::new("s", "1").tool(fails).tool(refuses))

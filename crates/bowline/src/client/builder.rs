@@ -1,9 +1,11 @@
 //! Builds and opens a client's connection.
 
 use std::collections::BTreeMap;
-use std::future::IntoFuture;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
+use std::task::{self, Poll};
 use std::time::Duration;
 
 use bowline_core::Outcome;
@@ -25,11 +27,11 @@ use crate::exchange::{BoxFuture, Context, Responder};
 use crate::wire::{Command, EngineWire};
 use crate::{Error, Result, deprecation};
 
-/// A builder for a connection to a server. Await it to connect.
+/// A builder for a connection to a server, and the future of the connected [`Client`]. Await it to connect.
 ///
 /// # Cancel safety
 ///
-/// Dropping the builder, or the future it becomes, closes the wire.
+/// Dropping it closes the wire.
 ///
 /// # Examples
 ///
@@ -47,6 +49,8 @@ pub struct ClientBuilder {
     pub(super) http: HttpConfig,
     /// The first invalid setting. Reported when the builder is awaited.
     invalid: Option<Error>,
+    /// The future that the other fields were moved into, once the builder was polled.
+    connecting: Option<BoxFuture<'static, Result<Client>>>,
 }
 
 /// The server to connect to.
@@ -81,6 +85,7 @@ impl ClientBuilder {
             config,
             http: HttpConfig::default(),
             invalid: None,
+            connecting: None,
         }
     }
 
@@ -279,6 +284,7 @@ impl ClientBuilder {
             mut config,
             http,
             invalid,
+            connecting: _,
         } = self;
         if let Some(invalid) = invalid {
             return Err(invalid);
@@ -331,12 +337,19 @@ async fn open(target: ConnectTarget, http: HttpConfig, opener: &Opener<'_>) -> R
     }
 }
 
-impl IntoFuture for ClientBuilder {
+impl Future for ClientBuilder {
     type Output = Result<Client>;
-    type IntoFuture = BoxFuture<'static, Result<Client>>;
 
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.connect())
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
+        let connecting = match self.connecting.take() {
+            Some(connecting) => connecting,
+            None => {
+                // What remains in the builder is not used again.
+                let settings = std::mem::replace(&mut *self, Self::new(ConnectTarget::Http));
+                Box::pin(settings.connect())
+            }
+        };
+        self.connecting.insert(connecting).as_mut().poll(cx)
     }
 }
 

@@ -4,7 +4,7 @@
 //! following it would never end. A list that the server does not offer is empty, and is not requested.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::future::{Future, IntoFuture, poll_fn};
+use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{self, Poll};
@@ -17,7 +17,8 @@ use bowline_types::{
 };
 use futures_core::Stream;
 
-use super::request_builder::RequestOptions;
+use super::request_builder::sealed::Sealed;
+use super::request_builder::{RequestKind, RequestOptions};
 use super::{Call, Client, RequestBuilder, Typed, encode_object};
 use crate::exchange::BoxFuture;
 use crate::{Error, Result};
@@ -140,45 +141,46 @@ impl<M: PaginatedMethod> RequestBuilder<List<M>> {
         self.single_page(Some(cursor.into()))
     }
 
-    fn single_page(mut self, cursor: Option<Cursor>) -> RequestBuilder<Typed<M>> {
-        self.options.params = params_for(cursor);
-        RequestBuilder {
-            options: self.options,
-            kind: Typed::new(),
-        }
+    fn single_page(self, cursor: Option<Cursor>) -> RequestBuilder<Typed<M>> {
+        let (mut options, _) = self.into_parts();
+        options.params = params_for(cursor);
+        RequestBuilder::from_parts(options, Typed::new())
     }
 
     /// Sets the maximum number of pages; a longer list fails with [`Error::Protocol`]. 1,000 by default.
     pub fn max_pages(mut self, pages: usize) -> Self {
-        self.kind.max_pages = pages;
+        self.parts().1.max_pages = pages;
         self
     }
 
     /// Sets the maximum number of items; a longer list fails with [`Error::Protocol`]. 100,000 by default.
     pub fn max_items(mut self, items: usize) -> Self {
-        self.kind.max_items = items;
+        self.parts().1.max_items = items;
         self
     }
 
     /// Sets the maximum size of all pages in bytes; a larger list fails with [`Error::Protocol`]. 64 MiB by default.
     pub fn max_bytes(mut self, bytes: usize) -> Self {
-        self.kind.max_bytes = bytes;
+        self.parts().1.max_bytes = bytes;
         self
     }
 
     /// Returns a stream of the items, which requests each page when it is needed. It fails if a cursor expires: the
     /// items that it has already returned may be outdated.
     pub fn stream(self) -> ItemStream<M> {
-        ItemStream::new(self)
+        let (options, list) = self.into_parts();
+        ItemStream::new(list, options)
     }
 }
 
-impl<M: PaginatedMethod> IntoFuture for RequestBuilder<List<M>> {
-    type Output = Result<Vec<M::Item>>;
-    type IntoFuture = BoxFuture<'static, Self::Output>;
+impl<M> Sealed for List<M> {}
 
-    fn into_future(self) -> Self::IntoFuture {
-        let mut stream = self.stream();
+impl<M: PaginatedMethod> RequestKind for List<M> {
+    type Output = Vec<M::Item>;
+    type Running = BoxFuture<'static, Result<Vec<M::Item>>>;
+
+    fn run(self, options: RequestOptions) -> Self::Running {
+        let mut stream = ItemStream::new(self, options);
         Box::pin(async move { stream.collect().await })
     }
 }
@@ -224,10 +226,10 @@ enum PageState {
 }
 
 impl<M: PaginatedMethod> ItemStream<M> {
-    fn new(builder: RequestBuilder<List<M>>) -> Self {
+    fn new(list: List<M>, options: RequestOptions) -> Self {
         Self {
-            list: builder.kind,
-            state: PageState::NextPage(builder.options),
+            list,
+            state: PageState::NextPage(options),
             queued: VecDeque::new(),
             cursors: BTreeSet::new(),
             pages: 0,

@@ -29,8 +29,10 @@ mod era_cache;
 #[cfg(feature = "http-client")]
 pub use era_cache::EraCache;
 
+mod deferred;
+
 mod request_builder;
-pub use request_builder::{RequestBuilder, SingleRequest};
+pub use request_builder::{RequestBuilder, RequestKind, SingleRequest};
 
 mod requests;
 pub use requests::{CallTool, Complete, Ping, SetLogLevel, Typed, Untyped};

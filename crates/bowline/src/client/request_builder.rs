@@ -5,7 +5,10 @@
 //! type of the result.
 
 use std::borrow::Cow;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{self, Poll};
 use std::time::Duration;
 
 use bowline_core::era::{Caller, Request};
@@ -16,15 +19,20 @@ use bowline_types::{
 
 use super::cache_policy::CacheMode;
 use super::call::OnProgress;
+use super::deferred::Deferred;
 use super::{Call, Client};
 use crate::exchange::{CallOptions, Exchange, TraceContext};
 use crate::{Error, Result};
 
-/// A builder for a request. Await it to send the request and receive the result.
+/// A builder for a request, and the future of its result. Await it to send the request and receive the result.
+///
+/// As a future it can be passed to `tokio::spawn`, `tokio::join!`, `select!`, `timeout` and the like. The request is
+/// sent when it is first polled; its options can be set until then, and setting one later panics.
 ///
 /// # Cancel safety
 ///
-/// The request is sent when the builder is awaited or started. After that, dropping the future cancels the request.
+/// The request is sent when the builder is first polled or [started](Self::start). After that, dropping the builder
+/// cancels the request.
 ///
 /// # Examples
 ///
@@ -36,16 +44,36 @@ use crate::{Error, Result};
 ///     .idle_timeout(Duration::from_secs(5))
 ///     .on_progress(|report| println!("{} so far", report.progress))
 ///     .await?;
+///
+/// let (tools, prompts) = tokio::join!(client.list_tools(), client.list_prompts());
+/// let in_background = tokio::spawn(client.call_tool("rebuild", ()));
 /// # Ok(()) }
 /// ```
 #[must_use = "a request is not sent until it is awaited or started"]
-pub struct RequestBuilder<K> {
-    pub(super) options: RequestOptions,
-    pub(super) kind: K,
+pub struct RequestBuilder<K: RequestKind> {
+    state: Deferred<(RequestOptions, K), K::Running>,
+}
+
+/// A kind of request, which decides the result of its [`RequestBuilder`]. Sealed.
+pub trait RequestKind: sealed::Sealed + Sized + Unpin {
+    /// The result of the request.
+    type Output;
+    /// The future of the result.
+    #[doc(hidden)]
+    type Running: Future<Output = Result<Self::Output>> + Send + Unpin;
+
+    /// Sends the request.
+    #[doc(hidden)]
+    fn run(self, options: RequestOptions) -> Self::Running;
 }
 
 /// The method, the params and the settings of a request, whatever its kind.
-pub(super) struct RequestOptions {
+#[allow(
+    unnameable_types,
+    missing_debug_implementations,
+    reason = "other crates cannot name it"
+)]
+pub struct RequestOptions {
     pub(super) client: Client,
     pub(super) method: Cow<'static, str>,
     /// An encoding error is reported when the request is sent.
@@ -62,7 +90,7 @@ pub(super) struct RequestOptions {
     pub(super) time_spent: Duration,
 }
 
-impl<K> RequestBuilder<K> {
+impl<K: RequestKind> RequestBuilder<K> {
     /// A request for `method` with the client's default settings.
     pub(super) fn new(
         client: &Client,
@@ -88,7 +116,25 @@ impl<K> RequestBuilder<K> {
             manual_input: false,
             time_spent: Duration::ZERO,
         };
-        Self { options, kind }
+        Self::from_parts(options, kind)
+    }
+
+    pub(super) fn from_parts(options: RequestOptions, kind: K) -> Self {
+        Self {
+            state: Deferred::Draft((options, kind)),
+        }
+    }
+
+    pub(super) fn into_parts(self) -> (RequestOptions, K) {
+        self.state.into_draft()
+    }
+
+    pub(super) fn parts(&mut self) -> &mut (RequestOptions, K) {
+        self.state.draft()
+    }
+
+    fn options(&mut self) -> &mut RequestOptions {
+        &mut self.parts().0
     }
 
     /// Sets the request id, instead of a generated one.
@@ -102,7 +148,7 @@ impl<K> RequestBuilder<K> {
     /// # Ok(()) }
     /// ```
     pub fn id(mut self, id: impl Into<RequestId>) -> Self {
-        self.options.call_options.id = Some(id.into());
+        self.options().call_options.id = Some(id.into());
         self
     }
 
@@ -119,7 +165,7 @@ impl<K> RequestBuilder<K> {
     /// # Ok(()) }
     /// ```
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
-        self.options.call_options.idle_timeout = Some(timeout);
+        self.options().call_options.idle_timeout = Some(timeout);
         self
     }
 
@@ -127,7 +173,7 @@ impl<K> RequestBuilder<K> {
     /// not extend it. It is paused while the [host](super::Host) answers the server, while the user signs in, and while
     /// the items of a [stream](Self::stream) are processed. By default a call has no such timeout.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.options.call_options.timeout = Some(timeout);
+        self.options().call_options.timeout = Some(timeout);
         self
     }
 
@@ -136,13 +182,13 @@ impl<K> RequestBuilder<K> {
         mut self,
         on_progress: impl FnMut(ProgressNotificationParams) + Send + 'static,
     ) -> Self {
-        self.options.on_progress = Some(Box::new(on_progress));
+        self.options().on_progress = Some(Box::new(on_progress));
         self
     }
 
     /// Sets `_meta`. The request fails if a key is [invalid](bowline_types::check_meta_key).
     pub fn meta(mut self, meta: Meta) -> Self {
-        self.options.meta = Some(meta);
+        self.options().meta = Some(meta);
         self
     }
 
@@ -160,7 +206,7 @@ impl<K> RequestBuilder<K> {
     /// # Ok(()) }
     /// ```
     pub fn trace(mut self, trace: impl Into<Option<TraceContext>>) -> Self {
-        self.options.trace = trace.into();
+        self.options().trace = trace.into();
         self
     }
 
@@ -168,7 +214,7 @@ impl<K> RequestBuilder<K> {
     ///
     /// In the legacy era the level belongs to the connection: use [`Client::set_log_level`].
     pub fn log_level(mut self, level: LoggingLevel) -> Self {
-        self.options.log_level = Some(level);
+        self.options().log_level = Some(level);
         self
     }
 
@@ -188,7 +234,7 @@ impl<K> RequestBuilder<K> {
     /// # Ok(()) }
     /// ```
     pub fn cancel_on_drop(mut self, cancel: bool) -> Self {
-        self.options.call_options.cancel_on_drop = cancel;
+        self.options().call_options.cancel_on_drop = cancel;
         self
     }
 
@@ -202,20 +248,28 @@ impl<K> RequestBuilder<K> {
     /// # Ok(()) }
     /// ```
     pub fn refresh(mut self) -> Self {
-        self.options.cache_mode = CacheMode::Reload;
+        self.options().cache_mode = CacheMode::Reload;
         self
     }
 
     /// Sends the request without reading or writing the cache.
     pub fn bypass_cache(mut self) -> Self {
-        self.options.cache_mode = CacheMode::NoStore;
+        self.options().cache_mode = CacheMode::NoStore;
         self
     }
 
     /// Sends the request even if the server did not declare the capability for it.
     pub fn skip_capability_check(mut self) -> Self {
-        self.options.is_checked = false;
+        self.options().is_checked = false;
         self
+    }
+}
+
+impl<K: RequestKind> Future for RequestBuilder<K> {
+    type Output = Result<K::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
+        self.state.poll(cx, |(options, kind)| kind.run(options))
     }
 }
 
@@ -234,7 +288,7 @@ impl<K: SingleRequest> RequestBuilder<K> {
     /// # Ok(()) }
     /// ```
     pub fn manual_input(mut self) -> Self {
-        self.options.manual_input = true;
+        self.options().manual_input = true;
         self
     }
 
@@ -243,17 +297,15 @@ impl<K: SingleRequest> RequestBuilder<K> {
     /// Over a duplex wire the request is queued now. In process, and over HTTP in the modern era, no task is spawned:
     /// the request is sent, and makes progress, while the call is polled.
     pub fn start(self) -> Call {
-        self.options.start()
+        self.into_parts().0.start()
     }
 }
 
 /// Kinds of requests that are one request each, so that [`RequestBuilder::start`] can return a [`Call`]. Sealed.
-pub trait SingleRequest: sealed::Sealed {}
-
-impl<K: sealed::Sealed> SingleRequest for K {}
+pub trait SingleRequest: RequestKind {}
 
 pub(super) mod sealed {
-    /// Prevents implementations of [`SingleRequest`](super::SingleRequest) in other crates.
+    /// Prevents implementations of [`RequestKind`](super::RequestKind) in other crates.
     #[allow(unnameable_types, reason = "that is what seals a trait")]
     pub trait Sealed {}
 }
@@ -361,10 +413,14 @@ fn invalid_meta(error: impl std::fmt::Display) -> Error {
     Error::misuse(format!("invalid `_meta`: {error}"))
 }
 
-impl<K> std::fmt::Debug for RequestBuilder<K> {
+impl<K: RequestKind> std::fmt::Debug for RequestBuilder<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let method = match &self.state {
+            Deferred::Draft((options, _)) => Some(&options.method),
+            Deferred::Running(_) | Deferred::Starting => None,
+        };
         f.debug_struct("RequestBuilder")
-            .field("method", &self.options.method)
+            .field("method", &method)
             .finish_non_exhaustive()
     }
 }

@@ -1,7 +1,6 @@
 //! The client methods that send one request: `tools/call`, `resources/read`, `prompts/get` and others.
 
 use std::collections::BTreeMap;
-use std::future::IntoFuture;
 use std::marker::PhantomData;
 
 use bowline_types::{
@@ -14,6 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::request_builder::sealed::Sealed;
+use super::request_builder::{RequestKind, RequestOptions, SingleRequest};
 use super::{Call, Client, Reply, RequestBuilder, encode_object};
 use crate::exchange::BoxFuture;
 use crate::{Error, Result};
@@ -244,11 +244,11 @@ impl RequestBuilder<Complete> {
         argument: impl Into<String>,
         value: impl Into<String>,
     ) -> Self {
-        let params = &mut self.kind.params;
+        let (options, Complete { params }) = self.parts();
         let context = params.context.get_or_insert_with(CompleteContext::default);
         let arguments = context.arguments.get_or_insert_default();
         arguments.insert(argument.into(), value.into());
-        self.options.params = encode_object(params);
+        options.params = encode_object(params);
         self
     }
 }
@@ -258,67 +258,74 @@ impl Sealed for Untyped {}
 impl<M> Sealed for Typed<M> {}
 impl Sealed for Complete {}
 impl Sealed for Ping {}
+impl Sealed for SetLogLevel {}
 
-impl IntoFuture for RequestBuilder<CallTool> {
-    type Output = Result<Reply>;
-    type IntoFuture = Call;
+impl SingleRequest for CallTool {}
+impl SingleRequest for Untyped {}
+impl<M: Method> SingleRequest for Typed<M> {}
+impl SingleRequest for Complete {}
+impl SingleRequest for Ping {}
 
-    fn into_future(self) -> Call {
-        self.start()
+impl RequestKind for CallTool {
+    type Output = Reply;
+    type Running = Call;
+
+    fn run(self, options: RequestOptions) -> Call {
+        options.start()
     }
 }
 
-impl IntoFuture for RequestBuilder<Untyped> {
-    type Output = Result<Reply>;
-    type IntoFuture = Call;
+impl RequestKind for Untyped {
+    type Output = Reply;
+    type Running = Call;
 
-    fn into_future(self) -> Call {
-        self.start()
+    fn run(self, options: RequestOptions) -> Call {
+        options.start()
     }
 }
 
-impl<M: Method> IntoFuture for RequestBuilder<Typed<M>> {
-    type Output = Result<M::Result>;
-    type IntoFuture = BoxFuture<'static, Self::Output>;
+impl<M: Method> RequestKind for Typed<M> {
+    type Output = M::Result;
+    type Running = BoxFuture<'static, Result<M::Result>>;
 
-    fn into_future(self) -> Self::IntoFuture {
-        decoded(self.start())
+    fn run(self, options: RequestOptions) -> Self::Running {
+        decoded(options.start())
     }
 }
 
-impl IntoFuture for RequestBuilder<Complete> {
-    type Output = Result<Completion>;
-    type IntoFuture = BoxFuture<'static, Self::Output>;
+impl RequestKind for Complete {
+    type Output = Completion;
+    type Running = BoxFuture<'static, Result<Completion>>;
 
-    fn into_future(self) -> Self::IntoFuture {
-        let result = decoded::<bowline_types::CompleteResult>(self.start());
+    fn run(self, options: RequestOptions) -> Self::Running {
+        let result = decoded::<bowline_types::CompleteResult>(options.start());
         Box::pin(async { Ok(result.await?.completion) })
     }
 }
 
-impl IntoFuture for RequestBuilder<Ping> {
-    type Output = Result<()>;
-    type IntoFuture = BoxFuture<'static, Self::Output>;
+impl RequestKind for Ping {
+    type Output = ();
+    type Running = BoxFuture<'static, Result<()>>;
 
-    fn into_future(self) -> Self::IntoFuture {
-        let call = self.start();
+    fn run(self, options: RequestOptions) -> Self::Running {
+        let call = options.start();
         Box::pin(async { call.await.map(|_| ()) })
     }
 }
 
-impl IntoFuture for RequestBuilder<SetLogLevel> {
-    type Output = Result<()>;
-    type IntoFuture = BoxFuture<'static, Self::Output>;
+impl RequestKind for SetLogLevel {
+    type Output = ();
+    type Running = BoxFuture<'static, Result<()>>;
 
-    fn into_future(self) -> Self::IntoFuture {
-        let (client, level) = (self.options.client.clone(), self.kind.level);
-        let is_sent = client.dialect().knows_request(&self.options.method);
-        let call = is_sent.then(|| self.options.start());
+    fn run(self, options: RequestOptions) -> Self::Running {
+        let client = options.client.clone();
+        let is_sent = client.dialect().knows_request(&options.method);
+        let call = is_sent.then(|| options.start());
         Box::pin(async move {
             if let Some(call) = call {
                 call.await?;
             }
-            client.set_default_log_level(level);
+            client.set_default_log_level(self.level);
             Ok(())
         })
     }

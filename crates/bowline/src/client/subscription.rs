@@ -2,7 +2,7 @@
 //!
 //! One API for both eras: where the protocol has no `subscriptions/listen`, the channel emulates it.
 
-use std::future::{IntoFuture, poll_fn};
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{self, Poll, ready};
 use std::time::Duration;
@@ -15,15 +15,16 @@ use bowline_types::{
 };
 use futures_core::Stream;
 
+use super::deferred::Deferred;
 use super::{Change, Client, encode_object};
 use crate::exchange::{BoxFuture, CallOptions, Channel, Deadline, Exchange, ExchangeEvent};
 use crate::{Error, Result};
 
-/// A builder for a subscription; awaiting it sends `subscriptions/listen`.
+/// A builder for a subscription, and the future of it; awaiting it sends `subscriptions/listen`.
 ///
 /// # Cancel safety
 ///
-/// No message is sent before it is awaited. Dropping the future after that ends the subscription.
+/// No message is sent before it is first polled. Dropping it after that ends the subscription.
 ///
 /// # Examples
 ///
@@ -36,8 +37,11 @@ use crate::{Error, Result};
 /// # Ok(()) }
 /// ```
 #[must_use = "the request is sent only when this is awaited"]
-#[derive(Debug)]
 pub struct SubscriptionBuilder {
+    state: Deferred<SubscriptionDraft, BoxFuture<'static, Result<Subscription>>>,
+}
+
+struct SubscriptionDraft {
     client: Client,
     filter: SubscriptionFilter,
     options: CallOptions,
@@ -45,19 +49,39 @@ pub struct SubscriptionBuilder {
 
 impl SubscriptionBuilder {
     pub(super) fn new(client: &Client, filter: SubscriptionFilter) -> Self {
-        Self {
+        let draft = SubscriptionDraft {
             client: client.clone(),
             filter,
             options: CallOptions::default(),
+        };
+        Self {
+            state: Deferred::Draft(draft),
         }
     }
 
     /// Uses this request id instead of a generated one.
     pub fn id(mut self, id: impl Into<RequestId>) -> Self {
-        self.options.id = Some(id.into());
+        self.state.draft().options.id = Some(id.into());
         self
     }
+}
 
+impl Future for SubscriptionBuilder {
+    type Output = Result<Subscription>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
+        self.state.poll(cx, |draft| Box::pin(draft.subscribe()))
+    }
+}
+
+impl std::fmt::Debug for SubscriptionBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SubscriptionBuilder")
+            .finish_non_exhaustive()
+    }
+}
+
+impl SubscriptionDraft {
     async fn subscribe(self) -> Result<Subscription> {
         let filter = self.client.supported_filter(self.filter);
         let params = encode_object(&SubscriptionsListenRequestParams::new(filter))?;
@@ -77,15 +101,6 @@ impl SubscriptionBuilder {
             ended: None,
             client: self.client,
         })
-    }
-}
-
-impl IntoFuture for SubscriptionBuilder {
-    type Output = Result<Subscription>;
-    type IntoFuture = BoxFuture<'static, Self::Output>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.subscribe())
     }
 }
 

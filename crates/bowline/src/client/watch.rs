@@ -7,7 +7,7 @@
 //! ```
 
 use std::collections::hash_map::RandomState;
-use std::future::{Future, IntoFuture, poll_fn};
+use std::future::{Future, poll_fn};
 use std::hash::BuildHasher;
 use std::pin::Pin;
 use std::task::{self, Poll, ready};
@@ -17,8 +17,7 @@ use bowline_types::SubscriptionFilter;
 use futures_core::Stream;
 use tokio::time::{Instant, Sleep};
 
-use super::{Change, Client, Subscription};
-use crate::exchange::BoxFuture;
+use super::{Change, Client, Subscription, SubscriptionBuilder};
 use crate::peer::Peer;
 use crate::{Error, Result};
 
@@ -59,14 +58,14 @@ pub struct Watch {
 
 enum WatchState {
     Waiting(Pin<Box<Sleep>>),
-    Subscribing(BoxFuture<'static, Result<Subscription>>),
+    Subscribing(SubscriptionBuilder),
     Listening(Box<Subscription>, Instant),
     Done,
 }
 
 impl Watch {
     pub(super) fn new(client: &Client, filter: SubscriptionFilter) -> Self {
-        let subscribing = client.subscribe(filter.clone()).into_future();
+        let subscribing = client.subscribe(filter.clone());
         Self {
             client: client.clone(),
             filter,
@@ -121,25 +120,27 @@ impl Stream for Watch {
                 WatchState::Done => return Poll::Ready(None),
                 WatchState::Waiting(pause) => {
                     ready!(pause.as_mut().poll(cx));
-                    let subscribing = this.client.subscribe(this.filter.clone()).into_future();
+                    let subscribing = this.client.subscribe(this.filter.clone());
                     this.state = WatchState::Subscribing(subscribing);
                     continue;
                 }
-                WatchState::Subscribing(subscribing) => match ready!(subscribing.as_mut().poll(cx))
-                {
-                    Ok(subscription) => {
-                        this.state = WatchState::Listening(Box::new(subscription), Instant::now());
-                        if std::mem::replace(&mut this.was_subscribed, true) {
-                            this.client
-                                .inner
-                                .notifications
-                                .apply_change(&Change::Missed);
-                            return Poll::Ready(Some(Ok(Change::Missed)));
+                WatchState::Subscribing(subscribing) => {
+                    match ready!(Pin::new(subscribing).poll(cx)) {
+                        Ok(subscription) => {
+                            this.state =
+                                WatchState::Listening(Box::new(subscription), Instant::now());
+                            if std::mem::replace(&mut this.was_subscribed, true) {
+                                this.client
+                                    .inner
+                                    .notifications
+                                    .apply_change(&Change::Missed);
+                                return Poll::Ready(Some(Ok(Change::Missed)));
+                            }
+                            continue;
                         }
-                        continue;
+                        Err(error) => error,
                     }
-                    Err(error) => error,
-                },
+                }
                 WatchState::Listening(subscription, since) => {
                     let next = ready!(Pin::new(&mut **subscription).poll_next(cx));
                     // Reset only after a while: a server that ends each subscription immediately must not be

@@ -9,6 +9,7 @@ use bowline_types::{CompleteReference, CompleteRequestParams, Completion, ErrorC
 
 use super::ServerDefinition;
 use super::pagination::ListEntry as _;
+use super::tool_error::ToolError;
 use super::visibility::Visibility;
 use crate::exchange::{BoxFuture, Context};
 
@@ -56,9 +57,19 @@ pub struct CompletionInput {
 }
 
 /// A return type of a completer. At most 100 values are sent.
+#[diagnostic::on_unimplemented(
+    message = "a completer cannot return `{Self}`",
+    label = "cannot be converted into a `Completion`",
+    note = "a completer returns a `Vec` of texts, a `Completion`, or a `Result` of one of these with any error type \
+            that `ToolError` can be made from"
+)]
 pub trait IntoCompletion {
-    /// Converts it into the completion.
-    fn into_completion(self) -> Completion;
+    /// Converts it into the result of `completion/complete`.
+    ///
+    /// # Errors
+    ///
+    /// If there are no suggestions because of an error.
+    fn into_completion(self) -> Result<Completion, RpcError>;
 }
 
 /// The prompt argument or template variable that is completed.
@@ -83,6 +94,21 @@ impl fmt::Display for CompletionTarget {
 
 impl Completer {
     /// Creates a completer for an argument of a prompt.
+    ///
+    /// In the function, `?` makes a [`ToolError`] of any error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use bowline::server::Completer;
+    ///
+    /// let languages = Arc::new(vec!["Danish".to_owned(), "Dutch".to_owned()]);
+    /// let completer = Completer::for_prompt("greet", "language", move |input, _cx| {
+    ///     let languages = languages.clone();
+    ///     async move { Ok(input.matching(languages.iter())) }
+    /// });
+    /// ```
     pub fn for_prompt<H, F, R>(
         prompt: impl Into<String>,
         argument: impl Into<String>,
@@ -90,7 +116,7 @@ impl Completer {
     ) -> Self
     where
         H: Fn(CompletionInput, Context) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<R, RpcError>> + Send + 'static,
+        F: Future<Output = Result<R, ToolError>> + Send + 'static,
         R: IntoCompletion,
     {
         let (name, argument) = (prompt.into(), argument.into());
@@ -102,6 +128,27 @@ impl Completer {
     }
 
     /// Creates a completer for a variable of the resource template with this text.
+    ///
+    /// In the function, `?` makes a [`ToolError`] of any error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::path::PathBuf;
+    /// use bowline::server::Completer;
+    ///
+    /// let folder = PathBuf::from("notes");
+    /// let completer = Completer::for_template("notes://{name}", "name", move |input, _cx| {
+    ///     let folder = folder.clone();
+    ///     async move {
+    ///         let mut names = Vec::new();
+    ///         for file in std::fs::read_dir(folder)? {
+    ///             names.push(file?.file_name().to_string_lossy().into_owned());
+    ///         }
+    ///         Ok(input.matching(names))
+    ///     }
+    /// });
+    /// ```
     pub fn for_template<H, F, R>(
         template: impl Into<String>,
         variable: impl Into<String>,
@@ -109,7 +156,7 @@ impl Completer {
     ) -> Self
     where
         H: Fn(CompletionInput, Context) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<R, RpcError>> + Send + 'static,
+        F: Future<Output = Result<R, ToolError>> + Send + 'static,
         R: IntoCompletion,
     {
         let (uri, variable) = (template.into(), variable.into());
@@ -254,7 +301,7 @@ struct CompletionFn<H>(H);
 impl<H, F, R> CompletionHandler for CompletionFn<H>
 where
     H: Fn(CompletionInput, Context) -> F + Send + Sync + 'static,
-    F: Future<Output = Result<R, RpcError>> + Send + 'static,
+    F: Future<Output = Result<R, ToolError>> + Send + 'static,
     R: IntoCompletion,
 {
     fn complete<'a>(
@@ -263,19 +310,25 @@ where
         cx: Context,
     ) -> BoxFuture<'a, Result<Completion, RpcError>> {
         let suggestions = self.0(input, cx);
-        Box::pin(async { suggestions.await.map(R::into_completion) })
+        Box::pin(async { suggestions.await.into_completion() })
     }
 }
 
 impl IntoCompletion for Completion {
-    fn into_completion(self) -> Completion {
-        self
+    fn into_completion(self) -> Result<Completion, RpcError> {
+        Ok(self)
+    }
+}
+
+impl<T: IntoCompletion, E: Into<ToolError>> IntoCompletion for Result<T, E> {
+    fn into_completion(self) -> Result<Completion, RpcError> {
+        self.map_err(Into::into)?.into_completion()
     }
 }
 
 impl<S: Into<String>> IntoCompletion for Vec<S> {
-    fn into_completion(self) -> Completion {
-        Completion::new(self.into_iter().map(Into::into).collect())
+    fn into_completion(self) -> Result<Completion, RpcError> {
+        Ok(Completion::new(self.into_iter().map(Into::into).collect()))
     }
 }
 

@@ -91,10 +91,29 @@ impl Prompt {
     }
 
     /// Creates a prompt from a function of the arguments by name. Required arguments are always present.
+    ///
+    /// In the function, `?` makes a [`ToolError`] of any error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use bowline::Prompt;
+    ///
+    /// let style = Arc::new("briefly".to_owned());
+    /// let explain = Prompt::raw("explain", move |arguments, _cx| {
+    ///     let style = style.clone();
+    ///     async move {
+    ///         let line: u32 = arguments["line"].parse()?;
+    ///         Ok(format!("Explain line {line} {style}."))
+    ///     }
+    /// })
+    /// .required("line", "the number of the line");
+    /// ```
     pub fn raw<H, F, R>(name: impl Into<String>, handler: H) -> Self
     where
         H: Fn(BTreeMap<String, String>, Context) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<R, RpcError>> + Send + 'static,
+        F: Future<Output = Result<R, ToolError>> + Send + 'static,
         R: IntoPromptResult,
     {
         Self::with_handler(bowline_types::Prompt::new(name), PromptFn(handler))
@@ -254,7 +273,7 @@ struct PromptFn<H>(H);
 impl<H, F, R> PromptHandler for PromptFn<H>
 where
     H: Fn(BTreeMap<String, String>, Context) -> F + Send + Sync + 'static,
-    F: Future<Output = Result<R, RpcError>> + Send + 'static,
+    F: Future<Output = Result<R, ToolError>> + Send + 'static,
     R: IntoPromptResult,
 {
     fn render<'a>(
@@ -263,7 +282,7 @@ where
         cx: Context,
     ) -> BoxFuture<'a, Result<GetPromptResult, RpcError>> {
         let rendered = self.0(arguments, cx);
-        Box::pin(async { rendered.await.and_then(R::into_prompt_result) })
+        Box::pin(async { rendered.await.into_prompt_result() })
     }
 }
 

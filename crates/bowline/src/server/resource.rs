@@ -15,6 +15,7 @@ use super::handler::Handler;
 use super::pagination::{CacheHints, ListEntry};
 use super::string_arguments::StringArgsHandler;
 use super::template::{UriTemplate, Variables};
+use super::tool_error::ToolError;
 use super::visibility::Visibility;
 use crate::Result;
 use crate::exchange::{BoxFuture, Context};
@@ -105,10 +106,25 @@ impl Resource {
     }
 
     /// Creates a resource from a function of the URI.
+    ///
+    /// In the function, `?` makes a [`ToolError`] of any error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::path::PathBuf;
+    /// use bowline::Resource;
+    ///
+    /// let path = PathBuf::from("notes.txt");
+    /// let notes = Resource::raw("docs://notes", "notes", move |_uri, _cx| {
+    ///     let path = path.clone();
+    ///     async move { Ok(std::fs::read_to_string(path)?) }
+    /// });
+    /// ```
     pub fn raw<H, F, R>(uri: impl Into<String>, name: impl Into<String>, handler: H) -> Self
     where
         H: Fn(String, Context) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<R, RpcError>> + Send + 'static,
+        F: Future<Output = Result<R, ToolError>> + Send + 'static,
         R: IntoReadResult,
     {
         let handler = move |requested: RequestedUri, cx| handler(requested.uri, cx);
@@ -204,6 +220,25 @@ impl ResourceTemplate {
     /// To prevent path traversal, a URI does not match if a variable is `..` or contains an encoded slash.
     /// [`with_handler`](Self::with_handler) accepts a template that [allows](UriTemplate::allow_any_value) them.
     ///
+    /// In the function, `?` makes a [`ToolError`] of any error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::path::PathBuf;
+    /// use bowline::ResourceTemplate;
+    ///
+    /// let folder = PathBuf::from("notes");
+    /// let notes = ResourceTemplate::raw("notes://{name}", "notes", move |requested, _cx| {
+    ///     let folder = folder.clone();
+    ///     async move {
+    ///         let name = requested.variables.text("name").ok_or("the name is missing")?;
+    ///         Ok(std::fs::read_to_string(folder.join(name))?)
+    ///     }
+    /// })?;
+    /// # Ok::<(), bowline::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Error::Misuse`](crate::Error::Misuse) if `template` is not a valid [`UriTemplate`].
@@ -214,7 +249,7 @@ impl ResourceTemplate {
     ) -> Result<Self>
     where
         H: Fn(RequestedUri, Context) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<R, RpcError>> + Send + 'static,
+        F: Future<Output = Result<R, ToolError>> + Send + 'static,
         R: IntoReadResult,
     {
         let template = UriTemplate::parse(template)?;
@@ -428,7 +463,7 @@ struct ResourceFn<H>(H);
 impl<H, F, R> ResourceHandler for ResourceFn<H>
 where
     H: Fn(RequestedUri, Context) -> F + Send + Sync + 'static,
-    F: Future<Output = Result<R, RpcError>> + Send + 'static,
+    F: Future<Output = Result<R, ToolError>> + Send + 'static,
     R: IntoReadResult,
 {
     fn read<'a>(
@@ -438,7 +473,7 @@ where
     ) -> BoxFuture<'a, Result<ReadResourceResult, RpcError>> {
         let uri = requested.uri.clone();
         let read = self.0(requested, cx);
-        Box::pin(async move { read.await?.into_read_result(&uri) })
+        Box::pin(async move { read.await.into_read_result(&uri) })
     }
 }
 

@@ -37,6 +37,7 @@ use super::handler::{BlockingHandler, Handler};
 use super::lint;
 use super::output::{self, IntoToolResult};
 use super::schema;
+use super::tool_error::ToolError;
 use super::visibility::Visibility;
 use crate::exchange::{CancelMode, Context};
 use crate::layer::Layer;
@@ -157,21 +158,32 @@ impl Tool {
 
     /// Creates a tool from a JSON Schema and a function that takes the arguments as JSON.
     ///
+    /// In the function, `?` makes a [`ToolError`] of any error. The error type is fixed, so that the
+    /// compiler knows it in a closure that ends with `Ok(…)`: return another error as `Err(error.into())`.
+    ///
     /// # Examples
     ///
     /// ```
+    /// use std::sync::Arc;
     /// use bowline::{CallToolResult, Tool};
     /// use serde_json::json;
     ///
-    /// let echo = Tool::raw("echo", json!({"type": "object"}), async |arguments, _cx| {
-    ///     Ok(CallToolResult::text(arguments.to_string()))
+    /// let names = Arc::new(vec!["Ada".to_owned(), "Grace".to_owned()]);
+    /// let name = Tool::raw("name", json!({"type": "object"}), move |arguments, _cx| {
+    ///     let names = names.clone();
+    ///     async move {
+    ///         let arguments: serde_json::Value = arguments.decode()?;
+    ///         let nth: usize = arguments["nth"].as_str().ok_or("`nth` is missing")?.parse()?;
+    ///         let name = names.get(nth).ok_or("there is no such name")?;
+    ///         Ok(CallToolResult::text(name))
+    ///     }
     /// })
-    /// .description("Returns its arguments.");
+    /// .description("Returns a name.");
     /// ```
     pub fn raw<H, F>(name: impl Into<String>, schema: impl Into<Json>, handler: H) -> Self
     where
         H: Fn(Json, Context) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<CallToolResult, RpcError>> + Send + 'static,
+        F: Future<Output = Result<CallToolResult, ToolError>> + Send + 'static,
     {
         let definition = bowline_types::Tool::new(name, schema);
         Self::from_parts(definition, JsonHandler(handler))

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use bowline::client::Host;
 use bowline::testing::HandlerCounter;
-use bowline::{CallToolResult, CancelMode, Context, Json, RpcError, Server, Tool};
+use bowline::{CallToolResult, CancelMode, Context, Json, Server, Tool, ToolError};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::watch;
@@ -98,7 +98,7 @@ impl HandlerMonitor {
         body: impl Fn(Self, String, Context) -> F + Send + Sync + 'static,
     ) -> Tool
     where
-        F: Future<Output = Result<CallToolResult, RpcError>> + Send + 'static,
+        F: Future<Output = Result<CallToolResult, ToolError>> + Send + 'static,
     {
         self.uncounted_tool(tool, move |handlers, name, cx| {
             let (counter, body) = (handlers.counter.clone(), body(handlers, name, cx));
@@ -112,7 +112,7 @@ impl HandlerMonitor {
         body: impl Fn(Self, String, Context) -> F + Send + Sync + 'static,
     ) -> Tool
     where
-        F: Future<Output = Result<CallToolResult, RpcError>> + Send + 'static,
+        F: Future<Output = Result<CallToolResult, ToolError>> + Send + 'static,
     {
         let handlers = self.clone();
         Tool::raw(tool, any_object(), move |arguments: Json, cx| {

@@ -1,10 +1,13 @@
 //! Client methods that send one request, and the options of their builders.
 
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
-use bowline::client::KnownServer;
+use bowline::client::{ChangeFilter, KnownServer};
 use bowline::types::{ContentBlock, LoggingLevel, Meta, PromptReference, ReadResourceRequest};
-use bowline::{Client, Error, testing};
+use bowline::{CallToolResult, Client, Error, Server, Tool, testing};
 use serde_json::{Value, json};
 
 use super::{legacy, legacy_with, modern, modern_with};
@@ -405,4 +408,63 @@ async fn an_invalid_extension_identifier_is_rejected() {
 
         assert_eq!(connected.is_ok(), is_declared, "{id}");
     }
+}
+
+/// A future that resolves to a text, whatever else it is.
+async fn text(call: impl Future<Output = bowline::Result<bowline::Reply>>) -> String {
+    call.await.unwrap().text()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_builder_of_a_request_or_client_can_be_used_wherever_a_future_can() {
+    let echo = Tool::raw("echo", json!({"type": "object"}), async |_, _| {
+        Ok(CallToolResult::text("hi"))
+    });
+    let server = Server::new("echo", "1.0.0").tool(echo);
+
+    let (first, second) = tokio::join!(Client::in_process(&server), Client::in_process(&server));
+    let (first, second) = (first.unwrap(), second.unwrap());
+    let spawned = tokio::spawn(first.call_tool("echo", ()));
+    let (tools, prompts, pinged) =
+        tokio::join!(first.list_tools(), first.list_prompts(), second.ping());
+    let mut selected = second.call_tool("echo", ());
+    let selected = tokio::select! {
+        reply = &mut selected => reply.unwrap().text(),
+        () = tokio::time::sleep(Duration::from_secs(60)) => String::new(),
+    };
+    let filter = ChangeFilter::new().tools();
+    let subscription = tokio::time::timeout(Duration::from_secs(60), first.subscribe(filter)).await;
+
+    assert_eq!(spawned.await.unwrap().unwrap().text(), "hi");
+    assert_eq!(tools.unwrap().len(), 1);
+    assert!(prompts.unwrap().is_empty() && pinged.is_ok());
+    assert_eq!(selected, "hi");
+    assert!(subscription.unwrap().is_ok());
+    assert_eq!(text(second.call_tool("echo", ())).await, "hi");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_sent_when_its_builder_is_first_polled_and_cancelled_when_it_is_dropped() {
+    let (client, mut server) = modern().await;
+
+    let unpolled = client.call_tool("never", ());
+    let mut call = client.call_tool("slow", ());
+    let mut cx = task::Context::from_waker(Waker::noop());
+    assert!(Pin::new(&mut call).poll(&mut cx).is_pending());
+    let request = server.expect("tools/call").await.hold();
+    drop((call, unpolled));
+
+    server.expect_cancel(&request).await;
+    server.expect_nothing().await;
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "the builder was polled already; set its options first")]
+async fn an_option_cannot_be_set_once_the_request_is_sent() {
+    let (client, _server) = modern().await;
+    let mut call = client.call_tool("slow", ());
+    let mut cx = task::Context::from_waker(Waker::noop());
+    assert!(matches!(Pin::new(&mut call).poll(&mut cx), Poll::Pending));
+
+    drop(call.timeout(Duration::from_secs(1)));
 }

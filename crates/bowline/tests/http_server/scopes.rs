@@ -24,7 +24,7 @@ fn scoped_service() -> HttpService {
     // Relays an error of another server unchanged.
     let relays = Tool::raw("relays", json!({"type": "object"}), async |_, _| {
         let error = json!({"code": -32600, "message": "no", "data": {"requiredScopes": ["admin"]}});
-        Err(serde_json::from_value::<RpcError>(error).unwrap())
+        Err(serde_json::from_value::<RpcError>(error).unwrap().into())
     });
     Server::new("scoped", "1.0.0")
         .tool(relays)

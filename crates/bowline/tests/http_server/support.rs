@@ -122,7 +122,7 @@ fn missing_capability(name: &str, report: ProgressReport) -> Tool {
             cx.progress(1.0);
         }
         let code = ErrorCode::MISSING_CLIENT_CAPABILITY;
-        Err(RpcError::new(code, "needs elicitation"))
+        Err(RpcError::new(code, "needs elicitation").into())
     })
 }
 

@@ -102,7 +102,8 @@ fn tool(name: &str, log: &ScheduleLog, release_gate: &ReleaseGate) -> Tool {
                 outcome = run_plan(&job, &cx, &log, &release_gate) => outcome,
             };
             guard.done();
-            outcome.map(|()| CallToolResult::text(job.tag))
+            outcome?;
+            Ok(CallToolResult::text(job.tag))
         }
     })
 }

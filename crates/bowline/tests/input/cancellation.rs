@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bowline::client::Host;
 use bowline::types::{CallToolResult, ElicitResult};
-use bowline::{Call, Client, Context, Server, Tool, wire};
+use bowline::{Call, Client, Context, RpcError, Server, Tool, wire};
 use serde_json::json;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -41,7 +41,7 @@ impl EventLog {
         let ask = Tool::raw("ask", json!({"type": "object"}), move |_, cx: Context| {
             let dropped = SendOnDrop("handler dropped", sender.clone());
             async move {
-                let answer: TextForm = cx.elicit("name", "Who?").await?;
+                let answer: TextForm = cx.elicit("name", "Who?").await.map_err(RpcError::from)?;
                 drop(dropped);
                 Ok(CallToolResult::text(answer.text))
             }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bowline::exchange::InputError;
 use bowline::types::CallToolResult;
-use bowline::{RpcError, Server, Tool};
+use bowline::{Server, Tool};
 use serde_json::json;
 
 use super::{CONFIGURATIONS, HostLog, TextForm, connect, replying_host};
@@ -63,7 +63,7 @@ async fn try_once_runs_again_after_an_error_and_keeps_a_success() {
                     let first: Result<u32, InputError> = cx.try_once("work", attempt()).await;
                     let second: u32 = cx.try_once("work", attempt()).await?;
                     let third: u32 = cx.try_once("work", attempt()).await?;
-                    Ok::<_, RpcError>(CallToolResult::text(format!("{first:?} {second} {third}")))
+                    Ok(CallToolResult::text(format!("{first:?} {second} {third}")))
                 }
             },
         );

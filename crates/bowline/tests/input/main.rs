@@ -20,7 +20,7 @@ use bowline::client::Host;
 use bowline::exchange::Responder;
 use bowline::types::{CallToolResult, ElicitRequestFormParams, ElicitResult};
 use bowline::wire::{Received, Wire};
-use bowline::{Client, Server, Tool, wire};
+use bowline::{Client, RpcError, Server, Tool, wire};
 use bowline_core::Message;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -76,7 +76,7 @@ struct TextForm {
 /// A tool that elicits once, then twice concurrently, then once more.
 fn order() -> Tool {
     Tool::raw("order", json!({"type": "object"}), async |_, cx| {
-        let name: TextForm = cx.elicit("name", "Who?").await?;
+        let name: TextForm = cx.elicit("name", "Who?").await.map_err(RpcError::from)?;
         let (drink, snack): (TextForm, TextForm) = tokio::try_join!(
             cx.elicit("drink", "A drink?"),
             cx.elicit("snack", "A snack?")

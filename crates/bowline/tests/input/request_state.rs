@@ -59,11 +59,8 @@ async fn a_nested_server_leaves_the_rounds_to_the_outer_one() {
             async move {
                 let params = json!({"name": "order"});
                 let request = Request::new("tools/call", params, caller);
-                inner
-                    .respond(request, cx)
-                    .await?
-                    .decode()
-                    .map_err(bowline::invalid_params)
+                let result = inner.respond(request, cx).await?;
+                Ok(result.decode()?)
             }
         },
     ));

@@ -73,7 +73,7 @@ pub(crate) fn library() -> Server {
         ])
     });
     let gone = Resource::raw("docs://gone", "gone", async |uri: String, _| {
-        Err::<&str, _>(not_found(&uri))
+        Err::<&str, _>(not_found(&uri).into())
     });
     let page = ResourceTemplate::raw("docs://{book}/pages/{page}", "page", async |request, _| {
         let page: u32 = request.variables.parse("page")?;

@@ -12,6 +12,7 @@ use crate::exchange::{BoxFuture, Context};
 use crate::server::extract::{ExtractError, HandlerInput, Parameters};
 use crate::server::handler::{BlockingHandler, Handler};
 use crate::server::output::IntoToolResult;
+use crate::server::tool_error::ToolError;
 
 /// The handler of a [`Tool`](super::Tool).
 pub trait ToolHandler: Send + Sync + 'static {
@@ -107,10 +108,11 @@ pub(super) struct JsonHandler<H>(pub(super) H);
 impl<H, F> ToolHandler for JsonHandler<H>
 where
     H: Fn(Json, Context) -> F + Send + Sync + 'static,
-    F: Future<Output = Result<CallToolResult, RpcError>> + Send + 'static,
+    F: Future<Output = Result<CallToolResult, ToolError>> + Send + 'static,
 {
     fn call<'a>(&'a self, input: HandlerInput) -> BoxFuture<'a, Result<CallToolResult, RpcError>> {
-        Box::pin(self.0(input.arguments().clone(), input.context().clone()))
+        let output = self.0(input.arguments().clone(), input.context().clone());
+        Box::pin(async { output.await.into_tool_result() })
     }
 }
 

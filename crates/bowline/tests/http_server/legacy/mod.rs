@@ -180,9 +180,7 @@ pub(crate) fn with_roots_tool(server: Server) -> Server {
             let request = ServerRequest::new("roots/list", Json::empty_object(), caller);
             match back.open(request, CallOptions::default()).answer().await {
                 Ok(answer) => Ok(CallToolResult::text(format!("{answer:?}"))),
-                Err(error) => {
-                    Err::<_, RpcError>(RpcError::new(bowline::ErrorCode(-1), error.to_string()))
-                }
+                Err(error) => Err(RpcError::new(bowline::ErrorCode(-1), error.to_string()).into()),
             }
         },
     );
