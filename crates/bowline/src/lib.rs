@@ -121,6 +121,7 @@
     )
 )]
 
+mod backoff;
 mod callback;
 
 mod deprecation;
