@@ -24,6 +24,9 @@ mod restart;
 mod reconnect;
 pub use reconnect::Reconnect;
 
+mod servers_config;
+pub use servers_config::{ServerConfig, ServersConfig};
+
 mod known_server;
 pub use known_server::KnownServer;
 
