@@ -10,6 +10,7 @@
     )
 )]
 
+mod backoff;
 mod callback;
 
 mod deprecation;

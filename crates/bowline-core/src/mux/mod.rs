@@ -269,6 +269,13 @@ pub struct OutgoingMessage {
     pub cancels: Option<RequestId>,
 }
 
+/// A message that belongs to no request of the peer and cancels none of ours.
+impl From<Message> for OutgoingMessage {
+    fn from(message: Message) -> Self {
+        Self::new(message, None)
+    }
+}
+
 impl OutgoingMessage {
     fn new(message: impl Into<Message>, within: Option<InFlightId>) -> Self {
         Self {
@@ -513,6 +520,18 @@ impl Mux {
         // The cancel is queued before the caller sees the timeout.
         self.abandon(call, &AbandonReason::Timeout(timeout));
         self.settle(call, Err(CallFailure::Timeout(timeout)));
+    }
+
+    /// Processes the loss of a connection that the wire opens again: removes the calls that were sent, whose failure the
+    /// caller of this method reports, and cancels all requests in flight. Requests that were not sent stay queued; other
+    /// queued messages refer to the old connection and are dropped.
+    pub fn handle_disconnect(&mut self) -> Vec<CallId> {
+        self.outbox.retain_calls();
+        for id in self.in_flight.drain() {
+            self.events
+                .push_back(MuxEvent::Cancelled { id, reason: None });
+        }
+        self.pending.drain_sent()
     }
 
     /// Processes the end of the wire: fails all calls and cancels all requests in flight.

@@ -176,6 +176,19 @@ impl Outbox {
         }
     }
 
+    /// Withdraws everything but the requests of calls.
+    pub(super) fn retain_calls(&mut self) {
+        for (queued, label) in self.queue.iter_mut().zip(&mut self.labels) {
+            if !matches!(queued, QueueEntry::Call(_) | QueueEntry::Withdrawn) {
+                *queued = QueueEntry::Withdrawn;
+                self.bytes -= std::mem::take(&mut label.bytes);
+                self.withdrawn += 1;
+            }
+        }
+        self.scoped_notifications = 0;
+        self.compact();
+    }
+
     pub(super) fn clear(&mut self) {
         *self = Self {
             last_position: self.last_position,

@@ -300,6 +300,17 @@ impl PendingCalls {
         self.deadline_queue.next().map(|(at, _)| at)
     }
 
+    /// Removes the calls whose request was sent, and returns them in call order.
+    pub(super) fn drain_sent(&mut self) -> Vec<CallId> {
+        let is_sent =
+            |(call, pending): (&CallId, &PendingCall)| (!pending.is_unsent()).then_some(*call);
+        let sent: Vec<_> = self.calls.iter().filter_map(is_sent).collect();
+        for call in &sent {
+            self.remove(*call);
+        }
+        sent
+    }
+
     /// Removes all calls and returns them in call order.
     pub(super) fn drain(&mut self) -> Vec<CallId> {
         self.by_id.clear();

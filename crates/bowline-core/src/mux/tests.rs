@@ -2,6 +2,8 @@
 
 mod cancellation;
 
+mod disconnect;
+
 mod ids;
 
 mod leaks;

@@ -24,7 +24,7 @@ use super::remembered_version::RememberedVersion;
 use super::transport::{ChildCommand, Connection, Transport};
 use super::{Client, ClientInner, Host};
 use crate::exchange::{BoxFuture, Context, Responder};
-use crate::wire::{Command, EngineWire};
+use crate::wire::{Command, EngineWire, OpenWireFn};
 use crate::{Error, Result, deprecation};
 
 /// A builder for a connection to a server, and the future of the connected [`Client`]. Await it to connect.
@@ -57,6 +57,7 @@ pub struct ClientBuilder {
 pub(super) enum ConnectTarget {
     InProcess(Arc<dyn Responder>),
     Wire(Box<dyn EngineWire>),
+    WireFn(OpenWireFn),
     Child(ChildCommand),
     #[allow(dead_code, reason = "constructed with the feature `http-client` only")]
     Http,
@@ -69,6 +70,10 @@ impl ClientBuilder {
 
     pub(super) fn over_wire(wire: Box<dyn EngineWire>) -> Self {
         Self::new(ConnectTarget::Wire(wire))
+    }
+
+    pub(super) fn over_wire_fn(open: OpenWireFn) -> Self {
+        Self::new(ConnectTarget::WireFn(open))
     }
 
     pub(super) fn child(command: Command) -> Self {
@@ -300,9 +305,13 @@ impl ClientBuilder {
         };
         let child = match &target {
             ConnectTarget::Child(command) => Some(command.clone()),
-            ConnectTarget::InProcess(_) | ConnectTarget::Wire(_) | ConnectTarget::Http => None,
+            ConnectTarget::InProcess(_)
+            | ConnectTarget::Wire(_)
+            | ConnectTarget::WireFn(_)
+            | ConnectTarget::Http => None,
         };
         let connection = open(target, http, &opener).await?;
+        connection.arm_reconnect();
         warn_of_deprecated(&connection.caller());
         let remembered = RememberedVersion::of(&config, &connection);
         let inner = ClientInner {
@@ -312,6 +321,7 @@ impl ClientBuilder {
             config,
             last_token: AtomicI64::new(0),
             child,
+            closed: Arc::default(),
         };
         let client = Client {
             inner: Arc::new(inner),
@@ -329,6 +339,7 @@ async fn open(target: ConnectTarget, http: HttpConfig, opener: &Opener<'_>) -> R
             opener.open(transport, None).await
         }
         ConnectTarget::Wire(wire) => opener.open_wire(wire).await,
+        ConnectTarget::WireFn(open) => opener.open_wire_fn(open).await,
         ConnectTarget::Child(command) => opener.spawn(&command).await,
         ConnectTarget::Http => {
             let tools = opener.notifications.tools.clone();

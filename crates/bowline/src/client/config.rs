@@ -12,7 +12,7 @@ use super::cache::{Cache, MemoryCache};
 use super::cache_policy::{CachePolicy, CacheScopeOptions, IdentitySource};
 use super::known_tools::KnownTools;
 use super::notification_dispatch::{NotificationDispatch, OnError, OnLog, OnNotification};
-use super::{ClientBuilder, KnownServer, OutputValidation};
+use super::{ClientBuilder, KnownServer, OutputValidation, Reconnect};
 use crate::Error;
 use crate::exchange::{Responder, TraceContext};
 
@@ -32,6 +32,7 @@ pub(super) struct ClientConfig {
     pub(super) connect_timeout: Option<Duration>,
     pub(super) probe_timeout: Duration,
     pub(super) respawn_after: Duration,
+    pub(super) reconnect: Option<Reconnect>,
     pub(super) max_rounds: u32,
     pub(super) checks_capabilities: bool,
     /// The version of an earlier connection, used instead of a probe.
@@ -62,6 +63,7 @@ impl ClientConfig {
             connect_timeout: None,
             probe_timeout: DEFAULT_PROBE_TIMEOUT,
             respawn_after: DEFAULT_RESPAWN_AFTER,
+            reconnect: None,
             max_rounds: DEFAULT_MAX_ROUNDS,
             checks_capabilities: true,
             known_server: None,

@@ -5,12 +5,21 @@ use std::time::Duration;
 
 use bowline_core::era::{Caller, Request};
 
+use http::{HeaderName, HeaderValue};
+
+use super::ClientBuilder;
+use super::builder::ConnectTarget;
 use super::cache_policy::IdentitySource;
 use super::known_tools::KnownTools;
 use super::opener::Opener;
 use super::transport::Connection;
 use crate::exchange::{CallOptions, Channel, Exchange};
 use crate::{Error, Result};
+
+/// Returns a builder that fails to connect.
+pub(super) fn connect_with_headers(_: &str, _: Vec<(HeaderName, HeaderValue)>) -> ClientBuilder {
+    ClientBuilder::new(ConnectTarget::Http)
+}
 
 /// Never constructed.
 pub(super) enum HttpTransport {}

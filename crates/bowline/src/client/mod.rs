@@ -21,6 +21,12 @@ mod http;
 
 mod restart;
 
+mod reconnect;
+pub use reconnect::Reconnect;
+
+mod servers_config;
+pub use servers_config::{ServerConfig, ServersConfig};
+
 mod known_server;
 pub use known_server::KnownServer;
 
@@ -91,7 +97,8 @@ use serde::Serialize;
 
 use crate::exchange::{CallOptions, Exchange, Responder, TraceContext};
 use crate::peer::Peer;
-use crate::wire::{Command, Wire};
+use crate::signal::Signal;
+use crate::wire::{Command, EngineWire, Wire};
 use crate::{Error, Result};
 use cache_policy::CacheMode;
 use config::ClientConfig;
@@ -130,6 +137,14 @@ struct ClientInner {
     last_token: AtomicI64,
     /// The command of the server, if [`Client::spawn`] started it.
     child: Option<ChildCommand>,
+    /// Raised when the client is closed or dropped.
+    closed: Arc<Signal>,
+}
+
+impl Drop for ClientInner {
+    fn drop(&mut self) {
+        self.closed.raise();
+    }
 }
 
 impl ClientInner {
@@ -172,6 +187,37 @@ impl Client {
         ClientBuilder::over_wire(Box::new(wire))
     }
 
+    /// Connects over the [`Wire`] that `connect` opens. It is called again to
+    /// [reconnect](ClientBuilder::reconnect).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> bowline::Result<()> {
+    /// use bowline::{Client, client::Reconnect, wire::Lines};
+    /// use tokio::net::TcpStream;
+    ///
+    /// let connect = || async { Ok(Lines::tcp(TcpStream::connect("127.0.0.1:4000").await?)) };
+    /// let client = Client::from_wire_fn(connect).reconnect(Reconnect::default()).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn from_wire_fn<W, F>(mut connect: impl FnMut() -> F + Send + 'static) -> ClientBuilder
+    where
+        W: Wire,
+        F: Future<Output = std::io::Result<W>> + Send + 'static,
+    {
+        ClientBuilder::over_wire_fn(Box::new(move || {
+            let connecting = connect();
+            Box::pin(async {
+                let wire = connecting.await.map_err(|error| Error::Transport {
+                    what: "failed to connect".into(),
+                    source: Some(error.into()),
+                })?;
+                Ok(Box::new(wire) as Box<dyn EngineWire>)
+            })
+        }))
+    }
+
     /// Starts a server as a child process, without a shell, and connects to it.
     ///
     /// If the child exits, every call fails with an error that contains its exit status and the lines that it printed.
@@ -179,8 +225,9 @@ impl Client {
     /// was reaped. [`Command`] documents what it inherits and how it is terminated.
     ///
     /// If the child exits at the version probe, or [does not respond](ClientBuilder::respawn_after) after it, as some
-    /// older servers do, it is started once more. Later it is started again only by [`Client::restart`]. Connecting
-    /// fails if the child has not answered within [`ClientBuilder::connect_timeout`].
+    /// older servers do, it is started once more. Later it is started again only by [`Client::restart`] and with
+    /// [`ClientBuilder::reconnect`]. Connecting fails if the child has not answered within
+    /// [`ClientBuilder::connect_timeout`].
     ///
     /// # Examples
     ///
@@ -349,6 +396,7 @@ impl Client {
     ///
     /// Safe: the connection is closed even if the future is dropped.
     pub async fn close(self) -> Result<()> {
+        self.inner.closed.raise();
         self.inner.current_connection().close().await;
         Ok(())
     }

@@ -23,10 +23,10 @@ use tokio::time::{interval, sleep, timeout};
 
 use super::config::ClientConfig;
 use super::notification_dispatch::NotificationDispatch;
-use super::transport::{ChildCommand, Connection, Transport};
+use super::transport::{ChildCommand, Connection, CurrentChild, Transport};
 use crate::exchange::{Answer, CallOptions, Channel};
 use crate::sync::Mutex;
-use crate::wire::{ChildHandle, EngineWire};
+use crate::wire::{ChildHandle, EngineWire, OpenWireFn};
 use crate::{Error, Result};
 
 /// Opens the connections of one client.
@@ -63,8 +63,19 @@ impl Opener<'_> {
 
     /// Connects over `wire`.
     pub(super) async fn open_wire(&self, wire: Box<dyn EngineWire>) -> Result<Connection> {
-        let transport = Transport::over_wire(wire, None, self);
+        let transport = Transport::over_wire(wire, None, None, self);
         within(self.config.connect_timeout(), self.open(transport, None)).await
+    }
+
+    /// Connects over the wire that `open` opens.
+    pub(super) async fn open_wire_fn(&self, mut open: OpenWireFn) -> Result<Connection> {
+        let opening = async {
+            let wire = open().await?;
+            let (wire, reconnect) = self.reconnecting(wire, open);
+            let transport = Transport::over_wire(wire, None, reconnect, self);
+            self.open(transport, None).await
+        };
+        within(self.config.connect_timeout(), opening).await
     }
 
     /// Opens `transport` in the remembered version, or in the one that a probe finds.
@@ -104,7 +115,9 @@ impl Opener<'_> {
     fn start(&self, child: &StartedChild<'_>) -> Result<Transport> {
         let (wire, handle) = child.command.spawn()?;
         child.handle.lock().replace(handle.clone());
-        Ok(Transport::over_wire(wire, Some(handle), self))
+        let current = CurrentChild::new(handle);
+        let (wire, reconnect) = self.reconnecting(wire, current.restarts(child.command));
+        Ok(Transport::over_wire(wire, Some(current), reconnect, self))
     }
 
     async fn probe(

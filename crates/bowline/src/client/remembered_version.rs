@@ -83,6 +83,7 @@ impl Client {
             };
             let probed = opener.probe_again(first.transport.clone(), caller).await?;
             probed.confirm();
+            probed.arm_reconnect();
             remembered.is_settled.store(true, Ordering::Release);
             is_new = probed.dialect != first.dialect;
             Ok::<_, Error>(is_new.then_some(probed))

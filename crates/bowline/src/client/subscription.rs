@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bowline_core::era::Request;
 use bowline_types::{
-    Method, NotificationMethod, RequestId, SubscriptionFilter,
+    Json, Method, NotificationMethod, RequestId, SubscriptionFilter,
     SubscriptionsAcknowledgedNotification, SubscriptionsAcknowledgedNotificationParams,
     SubscriptionsListenRequest, SubscriptionsListenRequestParams,
 };
@@ -85,13 +85,8 @@ impl SubscriptionDraft {
     async fn subscribe(self) -> Result<Subscription> {
         let filter = self.client.supported_filter(self.filter);
         let params = encode_object(&SubscriptionsListenRequestParams::new(filter))?;
-        let caller = self.client.caller();
-        let request = Request::new(SubscriptionsListenRequest::NAME, params, caller);
-        let mut exchange = self
-            .client
-            .inner
-            .current_connection()
-            .open(request, self.options);
+        let losses = self.client.inner.current_connection().losses();
+        let mut exchange = self.client.listen(params.clone(), self.options);
         let limit = self.client.inner.config.idle_timeout;
         let first = first_event(&mut exchange, limit).await?;
         let acknowledged = acknowledged_filter(first)?;
@@ -99,14 +94,25 @@ impl SubscriptionDraft {
             exchange: Some(exchange),
             acknowledged,
             ended: None,
+            params,
+            losses,
+            is_renewing: false,
             client: self.client,
         })
     }
 }
 
+impl Client {
+    fn listen(&self, params: Json, options: CallOptions) -> Exchange {
+        let request = Request::new(SubscriptionsListenRequest::NAME, params, self.caller());
+        self.inner.current_connection().open(request, options)
+    }
+}
+
 /// A stream of changes at the server.
 ///
-/// A lost subscription is not renewed; use [`Client::watch`] for that.
+/// If the client [reconnects](super::ClientBuilder::reconnect), the subscription continues, and yields
+/// [`Change::Missed`]. Otherwise a lost subscription is not renewed; use [`Client::watch`] for that.
 ///
 /// # Cancel safety
 ///
@@ -132,6 +138,12 @@ pub struct Subscription {
     exchange: Option<Exchange>,
     acknowledged: SubscriptionFilter,
     ended: Option<SubscriptionEnd>,
+    /// The params of the request.
+    params: Json,
+    /// How often the connection had been lost when it subscribed last.
+    losses: u64,
+    /// Whether it has subscribed again, and the acknowledgement is not received yet.
+    is_renewing: bool,
     /// Keeps the connection open while the subscription exists.
     client: Client,
 }
@@ -197,6 +209,19 @@ impl Subscription {
             return Poll::Ready(Ok(None));
         };
         let (ended, result) = match ready!(exchange.poll_event(cx)) {
+            first @ ExchangeEvent::Notification(_) if self.is_renewing => {
+                match acknowledged_filter(first) {
+                    Ok(acknowledged) => {
+                        self.is_renewing = false;
+                        self.acknowledged = acknowledged;
+                        return Poll::Ready(Ok(Some(Change::Missed)));
+                    }
+                    Err(error) => (SubscriptionEnd::Lost, Err(error)),
+                }
+            }
+            ExchangeEvent::Answered(Err(error)) if self.renew(&error) => {
+                return self.poll_change(cx);
+            }
             ExchangeEvent::Notification(notification) => {
                 self.client.deliver_from_exchange(&notification);
                 return Poll::Ready(Ok(Some(Change::from(notification))));
@@ -213,6 +238,25 @@ impl Subscription {
         self.exchange = None;
         self.ended = Some(ended);
         Poll::Ready(result)
+    }
+}
+
+impl Subscription {
+    /// Subscribes again if the connection was lost and is opened again; the request waits for that. Returns whether it
+    /// did.
+    fn renew(&mut self, error: &Error) -> bool {
+        let losses = self.client.inner.current_connection().losses();
+        // Once per loss: a server that fails each request must not be asked in a loop.
+        if !error.is_disconnected() || losses == self.losses {
+            return false;
+        }
+        self.losses = losses;
+        self.is_renewing = true;
+        self.exchange = Some(
+            self.client
+                .listen(self.params.clone(), CallOptions::default()),
+        );
+        true
     }
 }
 

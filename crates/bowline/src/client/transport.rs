@@ -13,7 +13,7 @@ use crate::exchange::{CallOptions, Channel, Exchange, InProcess, Responder};
 use crate::limits::{Account, Limits};
 use crate::peer::{CloseMode, LocalRole, Peer};
 use crate::sync::Mutex;
-use crate::wire::{ChildHandle, Command, EngineWire};
+use crate::wire::{ChildHandle, Command, EngineWire, OpenWireFn, ReconnectControl};
 use crate::{Error, Result};
 
 /// A way to send requests to a server.
@@ -122,7 +122,8 @@ impl Transport {
     /// Starts the driver of `wire`, whose server requests are answered by the host.
     pub(super) fn over_wire(
         wire: Box<dyn EngineWire>,
-        child: Option<ChildHandle>,
+        child: Option<CurrentChild>,
+        reconnect: Option<Arc<ReconnectControl>>,
         opener: &Opener<'_>,
     ) -> Self {
         let server = Arc::new(OnceLock::new());
@@ -137,6 +138,7 @@ impl Transport {
         Self::Wire(OpenWire {
             peer,
             child,
+            reconnect,
             server,
         })
     }
@@ -163,7 +165,9 @@ impl Channel for Transport {
 pub(super) struct OpenWire {
     pub(super) peer: Peer,
     /// The child process at the other end, if [`Client::spawn`](super::Client::spawn) started it.
-    child: Option<ChildHandle>,
+    child: Option<CurrentChild>,
+    /// Set if the wire reconnects.
+    pub(super) reconnect: Option<Arc<ReconnectControl>>,
     /// The caller that requests from the server are attributed to; set when its version is confirmed.
     server: Arc<OnceLock<Arc<Caller>>>,
 }
@@ -176,19 +180,56 @@ impl OpenWire {
     /// Safe: both end even if the future is dropped.
     pub(super) async fn close(&self) {
         if let Some(child) = &self.child {
-            child.request_sigterm();
+            child.handle().request_sigterm();
         }
-        self.peer.close(FLUSH);
+        self.begin_close();
         self.peer.ended().await;
         if let Some(child) = &self.child {
-            child.reaped().await;
+            child.handle().reaped().await;
         }
+    }
+
+    fn begin_close(&self) {
+        // First: the driver, which `close` wakes, must not start another process.
+        if let Some(reconnect) = &self.reconnect {
+            reconnect.stop();
+        }
+        self.peer.close(FLUSH);
     }
 }
 
 impl Drop for OpenWire {
     fn drop(&mut self) {
-        self.peer.close(FLUSH);
+        self.begin_close();
+    }
+}
+
+/// The child process of a wire, which may be another one after a reconnect.
+#[derive(Clone)]
+pub(super) struct CurrentChild(Arc<Mutex<ChildHandle>>);
+
+impl CurrentChild {
+    pub(super) fn new(child: ChildHandle) -> Self {
+        Self(Arc::new(Mutex::new(child)))
+    }
+
+    fn handle(&self) -> ChildHandle {
+        self.0.lock().clone()
+    }
+
+    /// Returns a function that starts `command` again once the current process, whose wire is dropped, has ended: it may
+    /// hold a resource that the new process needs, a lock for example.
+    pub(super) fn restarts(&self, command: &ChildCommand) -> OpenWireFn {
+        let (current, command) = (self.clone(), command.clone());
+        Box::new(move || {
+            let (current, command) = (current.clone(), command.clone());
+            Box::pin(async move {
+                current.handle().reaped().await;
+                let (wire, child) = command.spawn()?;
+                *current.0.lock() = child;
+                Ok(wire)
+            })
+        })
     }
 }
 

@@ -6,9 +6,7 @@
 //!    └────────────────────────┴─────────────────────────────┘   Done after `max_failures` in a row
 //! ```
 
-use std::collections::hash_map::RandomState;
 use std::future::{Future, poll_fn};
-use std::hash::BuildHasher;
 use std::pin::Pin;
 use std::task::{self, Poll, ready};
 use std::time::Duration;
@@ -18,6 +16,7 @@ use futures_core::Stream;
 use tokio::time::{Instant, Sleep};
 
 use super::{Change, Client, Subscription, SubscriptionBuilder};
+use crate::backoff::Backoff;
 use crate::peer::Peer;
 use crate::{Error, Result};
 
@@ -25,7 +24,8 @@ use crate::{Error, Result};
 ///
 /// When a subscription ends, for any reason, it subscribes again after a pause that grows with each failure. The next
 /// item is then [`Change::Missed`], because changes in between were not received. It ends with an error after
-/// [several failures in a row](Self::max_failures), and immediately if the wire has ended.
+/// [several failures in a row](Self::max_failures), and immediately if the wire has ended: a client survives that only with
+/// [`ClientBuilder::reconnect`](super::ClientBuilder::reconnect).
 ///
 /// # Cancel safety
 ///
@@ -104,7 +104,7 @@ impl Watch {
         if self.failures >= self.max_failures || has_ended {
             return Err(error);
         }
-        let pause = backoff(self.failures);
+        let pause = BACKOFF.delay(self.failures);
         tracing::debug!(%error, ?pause, "subscription ended; subscribing again after a pause");
         Ok(WatchState::Waiting(Box::pin(tokio::time::sleep(pause))))
     }
@@ -145,7 +145,7 @@ impl Stream for Watch {
                     let next = ready!(Pin::new(&mut **subscription).poll_next(cx));
                     // Reset only after a while: a server that ends each subscription immediately must not be
                     // retried for ever.
-                    if since.elapsed() > MAX_PAUSE {
+                    if since.elapsed() > BACKOFF.max {
                         this.failures = 0;
                     }
                     match next {
@@ -177,14 +177,8 @@ impl std::fmt::Debug for Watch {
     }
 }
 
-/// Exponential backoff with jitter, so that the clients of a restarted server do not all subscribe at the same time.
-fn backoff(failures: u32) -> Duration {
-    let max = FIRST_PAUSE * 2_u32.saturating_pow(failures.saturating_sub(1).min(16));
-    let max = max.min(MAX_PAUSE);
-    let chance = RandomState::new().hash_one(failures) % 1_000;
-    max / 2 + max / 2 * u32::try_from(chance).unwrap_or(0) / 1_000
-}
-
 const MAX_FAILURES: u32 = 8;
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const MAX_PAUSE: Duration = Duration::from_secs(30);
+const BACKOFF: Backoff = Backoff {
+    min: Duration::from_millis(200),
+    max: Duration::from_secs(30),
+};

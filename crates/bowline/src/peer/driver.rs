@@ -21,16 +21,20 @@ use bowline_core::mux::{ExceededLimit, MuxEvent, ProtocolWarning, WireEnd};
 use bowline_core::{
     BatchError, Malformed, Message, Notification, decode_batch, is_batch, shortened,
 };
-use bowline_types::{ErrorCode, RequestId, RpcError};
+use bowline_types::{
+    ErrorCode, Json, NotificationMethod, PromptListChangedNotification, RequestId,
+    ResourceListChangedNotification, ResourceUpdatedNotification,
+    ResourceUpdatedNotificationParams, RpcError, ToolListChangedNotification,
+};
 use bytes::Bytes;
 use tokio::time::{Instant, Sleep};
 
 use super::request_handlers::{LocalRole, RequestHandlers};
-use super::{CloseMode, Peer, legacy};
+use super::{CloseMode, Peer};
 use crate::Error;
 use crate::instant_after::instant_after;
 use crate::limits::{Charge, ChargeKind, Limit};
-use crate::wire::{EngineWire, Received, WireEvent};
+use crate::wire::{EngineWire, Received, WireEvent, connection_error};
 
 /// Drives one wire until it ends.
 ///
@@ -175,6 +179,7 @@ impl Driver {
                     let until = until.map(Instant::into_std);
                     self.peer.shared.state.lock().mux.handle_wait(until, &id);
                 }
+                WireEvent::Disconnected { error } => self.disconnected(error.as_ref()),
                 WireEvent::NotificationsMissed => self.notifications_missed(),
                 WireEvent::Reset => self.reset(),
                 WireEvent::StreamLost { error } => self.peer.notification_hub().report_loss(error),
@@ -266,10 +271,24 @@ impl Driver {
         waker.into_iter().for_each(Waker::wake);
     }
 
+    /// Handles [`WireEvent::Disconnected`]: fails the calls that were sent. They are not sent again, because they may
+    /// have run.
+    fn disconnected(&mut self, failure: Option<&Arc<io::Error>>) {
+        let error = || failure.map_or(Error::Closed, |failure| connection_error(failure.clone()));
+        let mut state = self.peer.shared.state.lock();
+        let mut wakers = Vec::new();
+        for call in state.mux.handle_disconnect() {
+            let mailbox = state.mailboxes.get_mut(&call);
+            wakers.extend(mailbox.and_then(|mailbox| mailbox.fail(error())));
+        }
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
     /// Handles [`WireEvent::NotificationsMissed`]: reports every list and every subscribed resource as changed.
     fn notifications_missed(&mut self) {
         let resources = self.peer.shared.state.lock().legacy.subscribed_resources();
-        for notification in legacy::all_change_notifications(resources) {
+        for notification in all_change_notifications(resources) {
             self.handle_notification(&notification);
         }
     }
@@ -517,6 +536,21 @@ impl Drop for Driver {
     fn drop(&mut self) {
         self.end(WireEnd::Closed);
     }
+}
+
+/// Returns the notifications that may have been lost: one per list, and one per resource in `subscribed`.
+fn all_change_notifications(subscribed: Vec<String>) -> Vec<Notification> {
+    let lists = [
+        ToolListChangedNotification::NAME,
+        PromptListChangedNotification::NAME,
+        ResourceListChangedNotification::NAME,
+    ];
+    let lists = lists.map(|name| Notification::new(name, None));
+    let resources = subscribed.into_iter().map(|uri| {
+        let params = Json::encode(&ResourceUpdatedNotificationParams::new(uri));
+        Notification::new(ResourceUpdatedNotification::NAME, params.ok())
+    });
+    lists.into_iter().chain(resources).collect()
 }
 
 /// Turns per poll, before the driver yields to other tasks.

@@ -97,21 +97,6 @@ async fn restore_log_level(peer: Peer) {
     }
 }
 
-/// Returns the notifications that may have been lost: one per list, and one per resource in `held`.
-pub(super) fn all_change_notifications(held: Vec<String>) -> Vec<Notification> {
-    let lists = [
-        ToolListChangedNotification::NAME,
-        PromptListChangedNotification::NAME,
-        ResourceListChangedNotification::NAME,
-    ];
-    let lists = lists.map(|name| Notification::new(name, None));
-    let resources = held.into_iter().map(|uri| {
-        let params = Json::encode(&ResourceUpdatedNotificationParams::new(uri));
-        Notification::new(ResourceUpdatedNotification::NAME, params.ok())
-    });
-    lists.into_iter().chain(resources).collect()
-}
-
 fn stream_lost(error: Arc<Error>) -> Error {
     Error::Transport {
         what: "notifications of the server are no longer received".into(),

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bowline_core::Notification;
 use bowline_core::era::{Caller, Request};
 
 use super::Peer;
@@ -18,10 +17,6 @@ pub(super) fn listen(peer: &Peer, request: &Request) -> Exchange {
 }
 
 pub(super) fn remember_log_level(_: &Peer, _: &Request) {}
-
-pub(super) fn all_change_notifications(_: Vec<String>) -> Vec<Notification> {
-    Vec::new()
-}
 
 #[derive(Debug, Default)]
 pub(super) struct RestorableState {}

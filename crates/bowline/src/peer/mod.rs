@@ -44,7 +44,7 @@ use tokio::sync::watch;
 use crate::exchange::{CallOptions, Channel, ConnectionState, Exchange, OverflowPolicy};
 use crate::limits::Account;
 use crate::sync::Mutex;
-use crate::wire::EngineWire;
+use crate::wire::{EngineWire, connection_error};
 use crate::{Error, Result};
 use call::{CallPauses, Mailbox, WireCall};
 
@@ -269,18 +269,9 @@ impl Peer {
     }
 
     /// Returns the error of calls after the driver has ended.
-    fn end_error(&self) -> Error {
-        match self.shared.state.lock().failure.clone() {
-            Some(failure) => Error::Transport {
-                // An error of the operating system, such as `Broken pipe`, does not name what failed.
-                what: match failure.get_ref() {
-                    Some(described) => described.to_string(),
-                    None => "connection failed".into(),
-                },
-                source: Some(Box::new(failure)),
-            },
-            None => Error::Closed,
-        }
+    pub(crate) fn end_error(&self) -> Error {
+        let failure = self.shared.state.lock().failure.clone();
+        failure.map_or(Error::Closed, connection_error)
     }
 }
 

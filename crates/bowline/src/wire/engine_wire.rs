@@ -1,6 +1,7 @@
 //! [`EngineWire`], a duplex transport as the driver sees it: any [`Wire`], or legacy HTTP, which needs more.
 
 use std::io;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bowline_core::mux::OutgoingMessage;
@@ -46,7 +47,7 @@ pub(crate) trait EngineWire: Send + 'static {
 #[derive(Debug)]
 #[allow(
     dead_code,
-    reason = "all but the first are constructed with the feature `legacy` only"
+    reason = "some are constructed with the feature `legacy` only"
 )]
 pub(crate) enum WireEvent {
     /// An event of any wire.
@@ -64,6 +65,9 @@ pub(crate) enum WireEvent {
         /// When the wire reconnects; `None` if the time overflows.
         until: Option<Instant>,
     },
+    /// The connection was lost, with the cause, and the wire opens another: every request that was sent fails. The wire
+    /// stays open, and is not ready until it is connected again, which is a [`WireEvent::Reset`].
+    Disconnected { error: Option<Arc<io::Error>> },
     /// Notifications that belong to no request may have been lost. The wire stays open.
     NotificationsMissed,
     /// The peer was restarted or lost the state of this wire: its own requests, subscriptions and the log level.

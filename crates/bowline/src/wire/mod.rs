@@ -16,14 +16,22 @@ pub use lines::Lines;
 mod memory;
 pub use memory::{Memory, memory};
 
+mod reconnecting_wire;
+pub(crate) use reconnecting_wire::{
+    Handshake, OpenWireFn, ReconnectControl, ReconnectPolicy, ReconnectingWire,
+};
+
 mod stdio;
 pub use stdio::stdio;
 
 use std::io;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 pub use bowline_core::Message;
 use bytes::Bytes;
+
+use crate::Error;
 
 /// A duplex transport of JSON-RPC messages: a pipe, a socket, an in-memory queue.
 ///
@@ -113,4 +121,16 @@ pub enum Received {
     End,
     /// The wire failed.
     Broken(io::Error),
+}
+
+/// Returns the error of calls whose wire has failed.
+pub(crate) fn connection_error(failure: Arc<io::Error>) -> Error {
+    Error::Transport {
+        // An error of the operating system, such as `Broken pipe`, does not name what failed.
+        what: match failure.get_ref() {
+            Some(described) => described.to_string(),
+            None => "connection failed".into(),
+        },
+        source: Some(Box::new(failure)),
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bowline::client::Reconnect;
 use bowline::{Client, Error};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -81,6 +82,34 @@ async fn a_post_without_a_response_times_out_its_call() {
         "{failed:?}"
     );
     assert_eq!(server.connections(), idle_connections);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reconnects_opens_the_stream_again() {
+    let server = LegacyServer::start();
+    server.state().is_http_sse = true;
+    let client = server
+        .builder()
+        .reconnect(Reconnect::default())
+        .await
+        .unwrap();
+    run_until_idle().await;
+    server.take_processed();
+    let in_flight = client.call_tool("slow", ()).start();
+    run_until_idle().await;
+
+    server.restart();
+
+    let error = in_flight.await.unwrap_err();
+    assert!(error.is_disconnected(), "{error:?}");
+    assert!(client.call_tool("quick", ()).await.is_ok());
+    let processed = server.processed();
+    let count = |label| processed.iter().filter(|it| *it == label).count();
+    assert_eq!(
+        (count("POST initialize"), count(CALL)),
+        (1, 2),
+        "{processed:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bowline::client::ClientBuilder;
 use bowline::exchange::BoxFuture;
 use bowline::http::client::{HttpClient, RequestBody, ResponseBody};
 use bowline::{Client, Error, Result};
@@ -154,12 +155,16 @@ impl LegacyServer {
     }
 
     pub(crate) async fn connect(&self) -> Client {
+        self.builder().await.unwrap()
+    }
+
+    pub(crate) fn builder(&self) -> ClientBuilder {
         let connect = Client::connect("http://legacy.invalid/mcp").http_client(self.clone());
         let version = match self.state().is_http_sse {
             true => "2024-11-05",
             false => LEGACY,
         };
-        connect.protocol_version(version).await.unwrap()
+        connect.protocol_version(version)
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, LegacyServerState> {

@@ -19,6 +19,8 @@ mod failed_starts;
 #[cfg(unix)]
 mod programs;
 #[cfg(unix)]
+mod reconnecting;
+#[cfg(unix)]
 mod serving;
 #[cfg(unix)]
 mod spawning;
@@ -79,6 +81,10 @@ fn main() -> ExitCode {
         spawning::a_child_is_killed_when_the_runtime_is_dropped,
         spawning::a_child_inherits_only_safe_variables_and_gets_those_of_its_command,
         spawning::inherit_env_passes_all_variables_but_removed_ones,
+        reconnecting::a_killed_child_is_started_again_for_later_calls,
+        reconnecting::a_child_that_exits_at_each_call_is_ended_after_the_maximum_of_attempts,
+        reconnecting::closing_reaps_the_child_that_was_started_last,
+        reconnecting::dropping_the_client_before_the_next_start_starts_nothing,
         spawning::restart_replaces_a_dead_child,
         spawning::restart_ends_a_running_child_first,
         spawning::restart_remembers_the_version_of_the_child,

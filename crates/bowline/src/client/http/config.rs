@@ -35,6 +35,16 @@ impl Client {
     }
 }
 
+/// Returns the builder of [`Client::connect`] with these headers.
+pub(in crate::client) fn connect_with_headers(
+    url: &str,
+    headers: Vec<(HeaderName, HeaderValue)>,
+) -> ClientBuilder {
+    let mut connect = Client::connect(url);
+    connect.http.headers.extend(headers);
+    connect
+}
+
 /// Settings of a connection over HTTP. Other transports ignore them.
 impl ClientBuilder {
     /// Sends HTTP requests through `client` instead of this client's own connection pool.

@@ -1,7 +1,7 @@
 //! Connections over HTTP: their settings, and how one is opened.
 
 mod config;
-pub(super) use config::{HttpConfig, status_of};
+pub(super) use config::{HttpConfig, connect_with_headers, status_of};
 
 #[cfg(feature = "tls")]
 mod tls;

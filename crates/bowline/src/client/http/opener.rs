@@ -14,7 +14,7 @@ use crate::client::opener::{Opener, discover_request, opening_error};
 use crate::client::transport::{Connection, Transport};
 use crate::exchange::{CallOptions, Channel, Exchange, TimeoutPause, timeout_with_pauses};
 use crate::http::client::{Endpoint, HttpChannel, UnexpectedStatus, legacy};
-use crate::wire::EngineWire;
+use crate::wire::{EngineWire, OpenWireFn, ReconnectControl};
 use crate::{Error, Result};
 
 /// A server at a URL. Used as the transport if the server is modern; a legacy one gets a wire made of HTTP requests.
@@ -145,19 +145,31 @@ impl HttpTransport {
         timeout_with_pauses(opener.config.probe_timeout, &pause, probe).await
     }
 
+    /// Returns a function that opens a wire of HTTP+SSE.
+    fn http_sse_wires(&self) -> OpenWireFn {
+        let endpoint = self.endpoint.clone();
+        Box::new(move || {
+            let endpoint = endpoint.clone();
+            Box::pin(async move { legacy::http_sse_wire(endpoint, &TimeoutPause::default()).await })
+        })
+    }
+
     /// Opens a legacy wire made of HTTP requests: Streamable HTTP first, then HTTP+SSE.
     async fn initialize(&self, opener: &Opener<'_>, caller: Caller) -> Result<Connection> {
         let Some(wire) = legacy::wire(self.endpoint.clone()) else {
             return Err(opening_error(&OpeningFailure::Incompatible(Vec::new())));
         };
-        let refused = match initialize_over(opener, wire, caller.clone()).await {
+        let refused = match initialize_over(opener, (wire, None), caller.clone()).await {
             Err(error) if is_without_streamable_http(&error) => error,
             opened_or_failed => return opened_or_failed,
         };
         let pause = TimeoutPause::default();
         let opening = legacy::http_sse_wire(self.endpoint.clone(), &pause);
         match timeout_with_pauses(opener.config.probe_timeout, &pause, opening).await {
-            Ok(wire) => initialize_over(opener, wire, caller).await,
+            Ok(wire) => {
+                let wire = opener.reconnecting(wire, self.http_sse_wires());
+                initialize_over(opener, wire, caller).await
+            }
             // The server has neither transport; the error of the first attempt says more.
             Err(_) => Err(refused),
         }
@@ -173,14 +185,14 @@ impl Channel for HttpTransport {
 
 async fn initialize_over(
     opener: &Opener<'_>,
-    wire: Box<dyn EngineWire>,
+    (wire, reconnect): (Box<dyn EngineWire>, Option<Arc<ReconnectControl>>),
     caller: Caller,
 ) -> Result<Connection> {
     let legacy = opener.config.versions.without_modern();
     let Some(offered) = legacy.latest_legacy() else {
         return Err(opening_error(&OpeningFailure::Incompatible(Vec::new())));
     };
-    let transport = Arc::new(Transport::over_wire(wire, None, opener));
+    let transport = Arc::new(Transport::over_wire(wire, None, reconnect, opener));
     opener.initialize(transport, caller, offered, &legacy).await
 }
 

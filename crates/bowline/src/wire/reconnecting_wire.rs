@@ -1,0 +1,412 @@
+//! [`ReconnectingWire`], a wire that opens another connection when the current one is lost.
+//!
+//! ```text
+//! Connected ──lost──▶ Waiting ──delay over──▶ Opening: connection and handshake
+//!     ▲                  ▲                      │     │
+//!     │                  └────────failed────────┘     │
+//!     └──────────────────succeeded────────────────────┘       Ended after `max_attempts`: the wire is broken
+//! ```
+//!
+//! The engine above keeps its calls. It fails those that were sent ([`WireEvent::Disconnected`]) and keeps the others
+//! queued, since the wire is not ready. After the handshake it restores what the server has lost ([`WireEvent::Reset`]).
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bowline_core::mux::OutgoingMessage;
+use bowline_core::{Message, Notification, RawRequest, shortened};
+use bowline_types::RequestId;
+use tokio::time::{Instant, Sleep, sleep, timeout};
+
+use super::{EngineWire, Received, WireEvent, connection_error};
+use crate::backoff::Backoff;
+use crate::exchange::BoxFuture;
+use crate::sync::Mutex;
+use crate::{Error, Result};
+
+/// A wire that opens another connection when the current one is lost.
+///
+/// # Cancel safety
+///
+/// Dropping it closes the connection, and ends an attempt to open one.
+pub(crate) struct ReconnectingWire {
+    state: WireState,
+    open: OpenWireFn,
+    policy: ReconnectPolicy,
+    control: Arc<ReconnectControl>,
+    /// The connections in a row that could not be opened or did not last.
+    failures: u32,
+    /// Events of the new connection, which come before those of its wire.
+    queued: VecDeque<WireEvent>,
+}
+
+/// Opens a new connection.
+pub(crate) type OpenWireFn =
+    Box<dyn FnMut() -> BoxFuture<'static, Result<Box<dyn EngineWire>>> + Send>;
+
+/// When to reconnect.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReconnectPolicy {
+    pub(crate) backoff: Backoff,
+    pub(crate) max_attempts: Option<u32>,
+    /// The timeout of opening a connection with its handshake.
+    pub(crate) attempt_timeout: Duration,
+}
+
+/// The client's handle to a [`ReconnectingWire`].
+#[derive(Default)]
+pub(crate) struct ReconnectControl {
+    /// Set once the first connection is open. Until then a loss is reported to the client, which is connecting.
+    handshake: Mutex<Option<Handshake>>,
+    is_stopped: AtomicBool,
+    /// How often a connection was lost.
+    losses: AtomicU64,
+}
+
+/// The first messages on a new connection.
+#[derive(Clone)]
+pub(crate) struct Handshake {
+    /// `initialize`, or `server/discover` where there is no handshake: a server that does not answer it is not ready.
+    pub(crate) request: RawRequest,
+    /// The version that `initialize` must agree to again.
+    pub(crate) version: Option<&'static str>,
+    pub(crate) initialized: Option<Notification>,
+}
+
+enum WireState {
+    Connected {
+        wire: Box<dyn EngineWire>,
+        since: Instant,
+        /// Reported after the last messages were received.
+        write_error: Option<io::Error>,
+    },
+    Waiting(Pin<Box<Sleep>>),
+    Opening(BoxFuture<'static, Result<NewConnection>>),
+    Ended,
+}
+
+/// A connection after its handshake, and what it received before the end of that.
+struct NewConnection {
+    wire: Box<dyn EngineWire>,
+    early: Vec<Message>,
+}
+
+impl ReconnectControl {
+    /// Makes the wire reconnect from now on.
+    pub(crate) fn arm(&self, handshake: Handshake) {
+        let replaced = self.handshake.lock().replace(handshake);
+        drop(replaced); // not under the lock
+    }
+
+    /// Makes the wire end with its current connection. The driver must be woken.
+    pub(crate) fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn losses(&self) -> u64 {
+        self.losses.load(Ordering::Acquire)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Acquire)
+    }
+
+    fn handshake(&self) -> Option<Handshake> {
+        let handshake = self.handshake.lock().clone();
+        handshake.filter(|_| !self.is_stopped())
+    }
+}
+
+impl ReconnectingWire {
+    pub(crate) fn new(
+        wire: Box<dyn EngineWire>,
+        open: OpenWireFn,
+        policy: ReconnectPolicy,
+    ) -> (Self, Arc<ReconnectControl>) {
+        let control = Arc::new(ReconnectControl::default());
+        let wire = Self {
+            state: WireState::connected(wire),
+            open,
+            policy,
+            control: control.clone(),
+            failures: 0,
+            queued: VecDeque::new(),
+        };
+        (wire, control)
+    }
+
+    /// Handles the loss of the connection.
+    fn lose(&mut self, since: Instant, error: Option<io::Error>) -> WireEvent {
+        self.control.losses.fetch_add(1, Ordering::AcqRel);
+        // Reset only after a while: a server that dies at once must not be started in a loop.
+        let was_stable = since.elapsed() >= self.policy.backoff.max;
+        self.failures = if was_stable { 0 } else { self.failures + 1 };
+        let error = error.map(Arc::new);
+        tracing::warn!(error = ?error.as_deref().map(shortened), "connection lost");
+        if self.has_given_up() {
+            return self.end(error.map_or(Error::Closed, connection_error));
+        }
+        // Drops the connection.
+        self.state = self.wait();
+        WireEvent::Disconnected { error }
+    }
+
+    /// Starts the delay before the next attempt.
+    fn wait(&self) -> WireState {
+        let delay = self.policy.backoff.delay(self.failures + 1);
+        tracing::debug!(
+            ?delay,
+            failures = self.failures,
+            "reconnecting after a delay"
+        );
+        WireState::Waiting(Box::pin(sleep(delay)))
+    }
+
+    /// Starts an attempt. Returns `None` if the client is closed.
+    fn start_attempt(&mut self) -> Option<WireState> {
+        let handshake = self.control.handshake()?;
+        let (opening, limit) = ((self.open)(), self.policy.attempt_timeout);
+        Some(WireState::Opening(Box::pin(async move {
+            let opening = async {
+                let mut wire = opening.await?;
+                let early = handshake.perform(&mut *wire).await?;
+                Ok(NewConnection { wire, early })
+            };
+            let opened = timeout(limit, opening).await;
+            opened.unwrap_or(Err(Error::Timeout { after: limit }))
+        })))
+    }
+
+    /// Handles a failed attempt. Returns the end of the wire if it gives up.
+    fn fail(&mut self, error: Error) -> Option<WireEvent> {
+        self.failures += 1;
+        // A server that speaks another version now, for example. Trying again would not help.
+        let is_final = matches!(error, Error::Protocol { .. });
+        if is_final || self.has_given_up() {
+            return Some(self.end(error));
+        }
+        tracing::warn!(error = ?shortened(&error), "failed to reconnect");
+        self.state = self.wait();
+        None
+    }
+
+    fn has_given_up(&self) -> bool {
+        let max = self.policy.max_attempts;
+        max.is_some_and(|max| self.failures >= max)
+    }
+
+    fn end(&mut self, error: Error) -> WireEvent {
+        self.state = WireState::Ended;
+        let error = Error::Transport {
+            what: format!("connection lost, and {} attempts failed", self.failures),
+            source: Some(Box::new(error)),
+        };
+        Received::Broken(io::Error::other(error)).into()
+    }
+
+    /// Handles a failed write. It is not reported: received messages come first.
+    fn write_failed<T>(&mut self, cx: &Context<'_>, error: io::Error) -> Poll<io::Result<T>> {
+        match &mut self.state {
+            WireState::Connected { write_error, .. } if self.control.handshake().is_some() => {
+                if write_error.is_none() {
+                    *write_error = Some(error);
+                    cx.waker().wake_by_ref();
+                }
+                Poll::Pending
+            }
+            _ => Poll::Ready(Err(error)),
+        }
+    }
+
+    fn connected(&mut self) -> Option<&mut dyn EngineWire> {
+        match &mut self.state {
+            WireState::Connected { wire, .. } => Some(&mut **wire),
+            WireState::Waiting(_) | WireState::Opening(_) | WireState::Ended => None,
+        }
+    }
+}
+
+impl WireState {
+    fn connected(wire: Box<dyn EngineWire>) -> Self {
+        Self::Connected {
+            wire,
+            since: Instant::now(),
+            write_error: None,
+        }
+    }
+}
+
+impl EngineWire for ReconnectingWire {
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<WireEvent> {
+        loop {
+            if let Some(event) = self.queued.pop_front() {
+                return Poll::Ready(event);
+            }
+            match &mut self.state {
+                WireState::Connected {
+                    wire,
+                    since,
+                    write_error,
+                } => {
+                    let error = match wire.poll_event(cx) {
+                        Poll::Ready(WireEvent::Received(Received::End)) => None,
+                        Poll::Ready(WireEvent::Received(Received::Broken(error))) => Some(error),
+                        Poll::Ready(event) => return Poll::Ready(event),
+                        Poll::Pending if write_error.is_some() => write_error.take(),
+                        Poll::Pending => return Poll::Pending,
+                    };
+                    let since = *since;
+                    return Poll::Ready(match self.control.handshake() {
+                        Some(_) => self.lose(since, error),
+                        None => error.map_or(Received::End, Received::Broken).into(),
+                    });
+                }
+                WireState::Waiting(_) | WireState::Opening(_) if self.control.is_stopped() => {
+                    self.state = WireState::Ended;
+                    return Poll::Ready(Received::End.into());
+                }
+                WireState::Waiting(delay) => {
+                    ready!(delay.as_mut().poll(cx));
+                    self.state = self.start_attempt().unwrap_or(WireState::Ended);
+                }
+                WireState::Opening(attempt) => match ready!(attempt.as_mut().poll(cx)) {
+                    Ok(NewConnection { wire, early }) => {
+                        tracing::info!("connected again");
+                        self.state = WireState::connected(wire);
+                        self.queued.push_back(WireEvent::Reset);
+                        self.queued.push_back(WireEvent::NotificationsMissed);
+                        let early = early.into_iter().map(Received::Message);
+                        self.queued.extend(early.map(WireEvent::from));
+                    }
+                    Err(error) => {
+                        if let Some(end) = self.fail(error) {
+                            return Poll::Ready(end);
+                        }
+                    }
+                },
+                WireState::Ended => return Poll::Pending,
+            }
+        }
+    }
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(wire) = self.connected() else {
+            return Poll::Pending;
+        };
+        match wire.poll_ready(cx) {
+            Poll::Ready(Err(error)) => self.write_failed(cx, error),
+            other => other,
+        }
+    }
+
+    fn send(&mut self, outgoing: &OutgoingMessage) {
+        if let Some(wire) = self.connected() {
+            wire.send(outgoing);
+        }
+    }
+
+    fn cancelled(&mut self, request: &RequestId) {
+        if let Some(wire) = self.connected() {
+            wire.cancelled(request);
+        }
+    }
+
+    fn malformed(&mut self, frame: &[u8]) -> Option<String> {
+        self.connected().and_then(|wire| wire.malformed(frame))
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(wire) = self.connected() else {
+            return Poll::Ready(Ok(()));
+        };
+        match wire.poll_flush(cx) {
+            Poll::Ready(Err(error)) => self.write_failed(cx, error),
+            other => other,
+        }
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.connected() {
+            Some(wire) => wire.poll_close(cx),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+impl Handshake {
+    /// Performs the handshake. Returns the messages that were received before its end.
+    async fn perform(&self, wire: &mut dyn EngineWire) -> Result<Vec<Message>> {
+        send(wire, self.request.clone()).await?;
+        let mut early = Vec::new();
+        let outcome = loop {
+            match next_message(wire, &self.request.id).await? {
+                Message::Response(response) if response.id.as_ref() == Some(&self.request.id) => {
+                    break response.outcome;
+                }
+                Message::Response(_) => {}
+                message if early.len() < MAX_EARLY => early.push(message),
+                message => tracing::warn!(?message, "dropped a message before the handshake"),
+            }
+        };
+        let result = outcome?;
+        if let Some(expected) = self.version {
+            #[derive(serde::Deserialize)]
+            struct Initialized {
+                #[serde(rename = "protocolVersion")]
+                version: String,
+            }
+            let Initialized { version } = (result.decode()).map_err(|error| {
+                Error::undecodable("the `initialize` result is malformed", error)
+            })?;
+            if version != expected {
+                let version = shortened(version);
+                return Err(Error::protocol(format!(
+                    "the protocol version was {expected}, and is {version} after a reconnect"
+                )));
+            }
+        }
+        if let Some(initialized) = &self.initialized {
+            send(wire, initialized.clone()).await?;
+        }
+        Ok(early)
+    }
+}
+
+async fn send(wire: &mut dyn EngineWire, message: impl Into<Message>) -> Result<()> {
+    let failed = |error: io::Error| connection_error(Arc::new(error));
+    poll_fn(|cx| wire.poll_ready(cx)).await.map_err(failed)?;
+    wire.send(&OutgoingMessage::from(message.into()));
+    poll_fn(|cx| wire.poll_flush(cx)).await.map_err(failed)
+}
+
+/// Returns the next message; an error if the connection is lost, or request `id` cannot be sent.
+async fn next_message(wire: &mut dyn EngineWire, id: &RequestId) -> Result<Message> {
+    loop {
+        match poll_fn(|cx| wire.poll_event(cx)).await {
+            WireEvent::Received(Received::Message(message)) => return Ok(message),
+            WireEvent::Received(Received::Frame(frame)) => match Message::decode(&frame) {
+                Ok(message) => return Ok(message),
+                Err(error) => {
+                    let what = wire.malformed(&frame);
+                    let what = what.unwrap_or_else(|| shortened(error).to_string());
+                    tracing::warn!(malformed = what, "received a malformed message");
+                }
+            },
+            WireEvent::Received(Received::End) => return Err(Error::Closed),
+            WireEvent::Received(Received::Broken(error)) => {
+                return Err(connection_error(Arc::new(error)));
+            }
+            WireEvent::RequestFailed { id: failed, error } if failed == *id => return Err(error),
+            _ => {}
+        }
+    }
+}
+
+/// The maximum number of messages that are kept until the handshake is complete.
+const MAX_EARLY: usize = 64;
