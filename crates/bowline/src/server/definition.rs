@@ -167,7 +167,7 @@ impl ServerDefinition {
         let target = completer.item.target.clone();
         let added = self
             .completers
-            .change(|all| all.insert_unless_present(target, completer));
+            .change(|all| all.insert_unless_present(target, Arc::new(completer)));
         added.map_err(|(target, _)| format!("duplicate completer for {target}"))
     }
 
@@ -398,6 +398,7 @@ fn add<T>(
     name: String,
     entry: RegistryEntry<T>,
 ) -> Result<(), String> {
+    let entry = Arc::new(entry);
     let added = registry.change(|entries| entries.insert_unless_present(name, entry));
     added.map_err(|(name, _)| format!("duplicate {what} `{name}`"))
 }

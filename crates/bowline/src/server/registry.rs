@@ -99,13 +99,13 @@ impl<T, K: Ord> Snapshot<T, K> {
     pub(super) fn insert_unless_present(
         &mut self,
         name: K,
-        entry: RegistryEntry<T>,
-    ) -> Result<(), (K, RegistryEntry<T>)> {
+        entry: Arc<RegistryEntry<T>>,
+    ) -> Result<(), (K, Arc<RegistryEntry<T>>)> {
         if self.entries.contains_key(&name) {
             return Err((name, entry));
         }
         self.is_advertised = true;
-        self.entries.insert(name, Arc::new(entry));
+        self.entries.insert(name, entry);
         Ok(())
     }
 
@@ -172,7 +172,8 @@ mod tests {
     fn a_duplicate_is_returned_and_not_dropped_under_the_lock() {
         let registry = Registry::<i32>::default();
         let insert = |item: i32| {
-            registry.change(|entries| entries.insert_unless_present("a".into(), item.into()))
+            registry
+                .change(|entries| entries.insert_unless_present("a".into(), Arc::new(item.into())))
         };
 
         assert!(insert(1).is_ok());

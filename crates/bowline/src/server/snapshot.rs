@@ -201,7 +201,6 @@ impl Context {
     /// assert_eq!(client.call_tool("secret", ()).await?.text(), "42");
     /// # Ok(()) }
     /// ```
-    #[must_use]
     pub fn server(&self) -> Server {
         let shared = self
             .shared_server()
