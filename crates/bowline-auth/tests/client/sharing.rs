@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bowline::Client;
 use bowline_auth::client::{Credentials, MemoryStore, SaveOutcome, TokenStore};
 use serde_json::{Value, json};
 
@@ -117,14 +118,20 @@ async fn a_refresh_in_progress_does_not_undo_forget() {
     assert_eq!(stored(&store).await["tokens"]["access"], "t4");
 }
 
-#[tokio::test]
-async fn a_process_that_was_signed_out_by_another_does_not_restore_the_token() {
+/// A client whose token has expired, and the store that it shares with others.
+async fn client_with_expired_token() -> (FakeServers, Arc<MemoryStore>, Client) {
     let servers = FakeServers::default();
     servers.state().lifetime = 0;
     let store = Arc::new(MemoryStore::new());
     let client = connect(&servers, oauth(&servers).store(store.clone())).await;
     client.call_tool("x", ()).await.unwrap();
     servers.take_log();
+    (servers, store, client)
+}
+
+#[tokio::test]
+async fn a_process_that_was_signed_out_by_another_does_not_restore_the_token() {
+    let (servers, store, client) = client_with_expired_token().await;
     servers.state().lifetime = 3600;
     let call = start_refresh(&client, &servers).await;
 
@@ -139,12 +146,7 @@ async fn a_process_that_was_signed_out_by_another_does_not_restore_the_token() {
 
 #[tokio::test]
 async fn a_refresh_token_that_another_process_used_is_loaded_again() {
-    let servers = FakeServers::default();
-    servers.state().lifetime = 0;
-    let store = Arc::new(MemoryStore::new());
-    let client = connect(&servers, oauth(&servers).store(store.clone())).await;
-    client.call_tool("x", ()).await.unwrap();
-    servers.take_log();
+    let (servers, store, client) = client_with_expired_token().await;
     {
         let mut state = servers.state();
         state.lifetime = 3600;

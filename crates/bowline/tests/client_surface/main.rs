@@ -14,7 +14,7 @@ mod requests;
 
 use bowline::client::ClientBuilder;
 use bowline::testing::{self, ScriptedPeer};
-use bowline::{Client, Error};
+use bowline::{Client, Error, Reply, Result};
 use serde_json::{Value, json};
 
 /// A modern client that has not sent anything yet, and its scripted server.
@@ -46,6 +46,14 @@ async fn legacy_with(
     let handshake = server.accept_handshake("2025-11-25", capabilities);
     let (client, ()) = tokio::join!(connect.into_future(), handshake);
     (client.unwrap(), server)
+}
+
+/// Calls the tool `x`, which the server answers without content.
+async fn call_x(client: &Client, server: &mut ScriptedPeer) -> Result<Reply> {
+    let call = client.call_tool("x", ()).start();
+    let received = server.expect("tools/call").await;
+    received.answer(json!({"content": []}));
+    call.await
 }
 
 /// A tool of a `tools/list` result.

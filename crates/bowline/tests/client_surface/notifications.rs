@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use super::{legacy, legacy_with, modern, modern_with};
+use super::{call_x, legacy, legacy_with, modern, modern_with};
 
 async fn subscribed(client: &Client, server: &mut ScriptedPeer) -> (Subscription, RequestId) {
     let subscribing = client.subscribe(ChangeFilter::lists().resource("file:///a"));
@@ -352,13 +352,7 @@ async fn a_panicking_callback_does_not_close_the_connection() {
     let (client, mut server) = modern_with(|it| it.on_notification(|_| panic!("oh no"))).await;
 
     server.notify("notifications/acme/moon", json!({}));
-    let call = client.call_tool("x", ()).start();
-    server
-        .expect("tools/call")
-        .await
-        .answer(json!({"content": []}));
-
-    call.await.unwrap();
+    call_x(&client, &mut server).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

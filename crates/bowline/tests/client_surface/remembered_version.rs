@@ -151,15 +151,18 @@ async fn a_confirmed_version_is_not_probed_again() {
     assert_eq!(client.dialect().version, "2026-07-28");
 }
 
+/// Rejects a modern request, and does not answer the probe that follows.
+async fn leave_probe_unanswered(server: &mut ScriptedPeer) {
+    let modern = server.expect("tools/list").await;
+    modern.answer_error(ErrorCode::METHOD_NOT_FOUND, "not initialized");
+    let _ = server.expect("server/discover").await.hold();
+    std::future::pending::<()>().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_unanswered_probe_returns_the_first_error() {
     let (client, mut server) = client_with_remembered_version().await;
-    let script = async {
-        let modern = server.expect("tools/list").await;
-        modern.answer_error(ErrorCode::METHOD_NOT_FOUND, "not initialized");
-        let _ = server.expect("server/discover").await.hold();
-        std::future::pending::<()>().await;
-    };
+    let script = leave_probe_unanswered(&mut server);
 
     let failed = tokio::select! {
         failed = timeout(Duration::from_secs(3600), client.list_tools().into_future()) => failed,
@@ -176,12 +179,7 @@ async fn an_unanswered_probe_returns_the_first_error() {
 #[tokio::test(start_paused = true)]
 async fn the_probe_is_bounded_by_the_timeout_of_its_call() {
     let (client, mut server) = client_with_remembered_version().await;
-    let script = async {
-        let modern = server.expect("tools/list").await;
-        modern.answer_error(ErrorCode::METHOD_NOT_FOUND, "not initialized");
-        let _ = server.expect("server/discover").await.hold();
-        std::future::pending::<()>().await;
-    };
+    let script = leave_probe_unanswered(&mut server);
     let start = tokio::time::Instant::now();
 
     let list = client.request_raw("tools/list", ());

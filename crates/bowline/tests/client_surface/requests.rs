@@ -10,7 +10,7 @@ use bowline::types::{ContentBlock, LoggingLevel, Meta, PromptReference, ReadReso
 use bowline::{CallToolResult, Client, Error, Server, Tool, testing};
 use serde_json::{Value, json};
 
-use super::{legacy, legacy_with, modern, modern_with};
+use super::{call_x, legacy, legacy_with, modern, modern_with};
 
 #[tokio::test(start_paused = true)]
 async fn every_client_method_sends_its_request_and_decodes_its_result() {
@@ -176,13 +176,7 @@ async fn a_list_that_the_server_does_not_offer_is_empty_and_not_requested() {
 async fn requests_to_a_server_with_unknown_capabilities_are_sent() {
     let (client, mut server) = modern().await;
 
-    let call = client.call_tool("x", ()).start();
-
-    server
-        .expect("tools/call")
-        .await
-        .answer(json!({"content": []}));
-    call.await.unwrap();
+    call_x(&client, &mut server).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -190,13 +184,7 @@ async fn an_unchecked_client_does_not_check_server_capabilities() {
     let (client, mut server) =
         legacy_with(json!({}), |connect| connect.skip_capability_check()).await;
 
-    let call = client.call_tool("x", ()).start();
-
-    server
-        .expect("tools/call")
-        .await
-        .answer(json!({"content": []}));
-    call.await.unwrap();
+    call_x(&client, &mut server).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -256,16 +256,22 @@ async fn a_request_is_retried_once_per_refusal_reason() {
     }
 }
 
+/// A connected client that has lost its credential, and whose authorizer takes ten minutes to get another one.
+async fn client_without_credential(version: &str) -> (Client, ScriptedAuthorizer) {
+    let server = GuardedServer::accepting("yes");
+    let authorizer =
+        ScriptedAuthorizer::with_credentials(&["yes"]).with_delay(Duration::from_secs(600));
+    *authorizer.credential.lock().unwrap() = "yes";
+    let client = connect(&server, &authorizer, version).await.unwrap();
+    client.call_tool("x", ()).await.unwrap();
+    *authorizer.credential.lock().unwrap() = "";
+    (client, authorizer)
+}
+
 #[tokio::test(start_paused = true)]
 async fn time_spent_on_authorization_does_not_count_towards_timeouts() {
     for version in VERSIONS {
-        let server = GuardedServer::accepting("yes");
-        let authorizer =
-            ScriptedAuthorizer::with_credentials(&["yes"]).with_delay(Duration::from_secs(600));
-        *authorizer.credential.lock().unwrap() = "yes";
-        let client = connect(&server, &authorizer, version).await.unwrap();
-        client.call_tool("x", ()).await.unwrap();
-        *authorizer.credential.lock().unwrap() = "";
+        let (client, authorizer) = client_without_credential(version).await;
 
         let limited = client
             .call_tool("x", ())
@@ -281,13 +287,7 @@ async fn time_spent_on_authorization_does_not_count_towards_timeouts() {
 #[tokio::test(start_paused = true)]
 async fn time_spent_on_authorization_does_not_count_towards_the_acknowledgement() {
     for version in VERSIONS {
-        let server = GuardedServer::accepting("yes");
-        let authorizer =
-            ScriptedAuthorizer::with_credentials(&["yes"]).with_delay(Duration::from_secs(600));
-        *authorizer.credential.lock().unwrap() = "yes";
-        let client = connect(&server, &authorizer, version).await.unwrap();
-        client.call_tool("x", ()).await.unwrap();
-        *authorizer.credential.lock().unwrap() = "";
+        let (client, authorizer) = client_without_credential(version).await;
 
         let subscription = client.subscribe(ChangeFilter::new().resource("a:b")).await;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bowline::client::{Change, ChangeFilter};
+use bowline::client::{Change, ChangeFilter, Subscription};
 use bowline::types::LoggingLevel;
 use bowline::{Call, Client, Error};
 use serde_json::json;
@@ -27,7 +27,7 @@ async fn connect(server: &LegacyServer) -> Client {
 }
 
 /// Collects the changes that the subscription reports.
-async fn changes(subscription: &mut bowline::client::Subscription) -> Vec<Change> {
+async fn changes(subscription: &mut Subscription) -> Vec<Change> {
     let mut all = Vec::new();
     while let Ok(change) = timeout(LONG, subscription.next()).await {
         all.push(change.unwrap().unwrap());
@@ -147,6 +147,20 @@ async fn a_resumed_stream_reports_no_missed_changes() {
     assert_eq!(gets.last().unwrap().last_event.as_deref(), Some("1"));
 }
 
+/// Expects that the subscription fails within `limit`.
+async fn expect_transport_error(subscription: &mut Subscription, limit: Duration) {
+    let end = timeout(limit, async {
+        loop {
+            match subscription.next().await {
+                Ok(Some(_)) => {}
+                end => break end,
+            }
+        }
+    });
+    let end = end.await.expect("the subscription ends");
+    assert!(matches!(end, Err(Error::Transport { .. })), "{end:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn subscriptions_fail_when_the_get_stream_is_abandoned() {
     for get_behavior in [GetBehavior::EmptyStream, GetBehavior::Status(400)] {
@@ -156,17 +170,7 @@ async fn subscriptions_fail_when_the_get_stream_is_abandoned() {
 
         server.state().get_behavior = get_behavior;
         server.cut_streams();
-        let end = timeout(LONG, async {
-            loop {
-                match subscription.next().await {
-                    Ok(Some(_)) => {}
-                    end => break end,
-                }
-            }
-        });
-
-        let end = end.await.expect("the subscription ends");
-        assert!(matches!(end, Err(Error::Transport { .. })), "{end:?}");
+        expect_transport_error(&mut subscription, LONG).await;
         let next = client.subscribe(ChangeFilter::new().tools()).await;
         assert!(matches!(next, Err(Error::Transport { .. })), "{next:?}");
         assert!(
@@ -205,17 +209,7 @@ async fn a_get_stream_that_fails_in_every_new_session_is_abandoned_and_reported(
 
     server.state().get_behavior = GetBehavior::Status(404);
     server.cut_streams();
-    let end = timeout(10 * LONG, async {
-        loop {
-            match subscription.next().await {
-                Ok(Some(_)) => {}
-                end => break end,
-            }
-        }
-    });
-
-    let end = end.await.expect("the subscription ends");
-    assert!(matches!(end, Err(Error::Transport { .. })), "{end:?}");
+    expect_transport_error(&mut subscription, 10 * LONG).await;
     sleep(LONG).await;
     server.take_processed();
     sleep(10 * LONG).await;

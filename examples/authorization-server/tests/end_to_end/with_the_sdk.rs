@@ -62,15 +62,24 @@ async fn the_first_call_prompts_and_the_next_reuse_the_token() {
     }
 }
 
+/// Servers, a user and a client that has an access token.
+async fn signed_in(
+    verification: Verification,
+    version: &'static str,
+) -> (TestServers, CountingUser, Client) {
+    let (servers, user) = (
+        TestServers::new(verification).await,
+        CountingUser::default(),
+    );
+    let client = user.connect(&servers, version).await;
+    client.call_tool("whoami", ()).await.unwrap();
+    (servers, user, client)
+}
+
 #[tokio::test]
 async fn an_expired_token_is_refreshed_without_a_prompt() {
     for version in versions() {
-        let (servers, user) = (
-            TestServers::new(Verification::Jwt).await,
-            CountingUser::default(),
-        );
-        let client = user.connect(&servers, version).await;
-        client.call_tool("whoami", ()).await.unwrap();
+        let (servers, user, client) = signed_in(Verification::Jwt, version).await;
 
         for _ in 0..3 {
             servers.advance(300);
@@ -86,12 +95,7 @@ async fn an_expired_token_is_refreshed_without_a_prompt() {
 async fn concurrent_calls_refresh_an_expired_token_once() {
     for version in versions() {
         // Reusing a refresh token revokes the whole family, so a second refresh would be noticed.
-        let (servers, user) = (
-            TestServers::new(Verification::Introspection).await,
-            CountingUser::default(),
-        );
-        let client = user.connect(&servers, version).await;
-        client.call_tool("whoami", ()).await.unwrap();
+        let (servers, user, client) = signed_in(Verification::Introspection, version).await;
 
         servers.advance(300);
         let calls: Vec<_> = (0..10)
@@ -112,12 +116,7 @@ async fn concurrent_calls_refresh_an_expired_token_once() {
 #[tokio::test]
 async fn a_key_rotation_causes_no_prompt() {
     for version in versions() {
-        let (servers, user) = (
-            TestServers::new(Verification::Jwt).await,
-            CountingUser::default(),
-        );
-        let client = user.connect(&servers, version).await;
-        client.call_tool("whoami", ()).await.unwrap();
+        let (servers, user, client) = signed_in(Verification::Jwt, version).await;
 
         servers.authorization.rotate_key();
         client.call_tool("whoami", ()).await.unwrap();
@@ -133,12 +132,7 @@ async fn a_key_rotation_causes_no_prompt() {
 #[tokio::test]
 async fn a_revoked_token_causes_a_new_prompt() {
     for version in versions() {
-        let (servers, user) = (
-            TestServers::new(Verification::Introspection).await,
-            CountingUser::default(),
-        );
-        let client = user.connect(&servers, version).await;
-        client.call_tool("whoami", ()).await.unwrap();
+        let (servers, user, client) = signed_in(Verification::Introspection, version).await;
 
         servers.authorization.revoke_everything();
         client.call_tool("whoami", ()).await.unwrap();

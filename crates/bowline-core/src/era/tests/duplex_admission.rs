@@ -417,39 +417,17 @@ fn legacy_features_are_derived_from_the_capabilities() {
 fn legacy_notifications_are_ignored_before_initialize() {
     let roots = Notification::new("notifications/roots/list_changed", None);
     let other = Notification::new("notifications/own", None);
+    let all = [&initialized(), &initialized(), &roots, &other];
+    use NotificationAction::{Ignore, Initialized, Other, RootsListChanged};
 
     let mut modern = admission();
-    assert_eq!(
-        modern.handle_notification(&initialized()),
-        NotificationAction::Ignore
-    );
-    assert_eq!(
-        modern.handle_notification(&roots),
-        NotificationAction::Ignore
-    );
-    assert_eq!(
-        modern.handle_notification(&other),
-        NotificationAction::Other
-    );
+    let actions = all.map(|notification| modern.handle_notification(notification));
+    assert_eq!(actions, [Ignore, Ignore, Ignore, Other]);
 
     let mut legacy = admission();
     legacy.admit(initialize("2025-11-25")).unwrap();
-    assert_eq!(
-        legacy.handle_notification(&initialized()),
-        NotificationAction::Initialized
-    );
-    assert_eq!(
-        legacy.handle_notification(&initialized()),
-        NotificationAction::Ignore
-    );
-    assert_eq!(
-        legacy.handle_notification(&roots),
-        NotificationAction::RootsListChanged
-    );
-    assert_eq!(
-        legacy.handle_notification(&other),
-        NotificationAction::Other
-    );
+    let actions = all.map(|notification| legacy.handle_notification(notification));
+    assert_eq!(actions, [Initialized, Ignore, RootsListChanged, Other]);
 }
 
 #[test]
