@@ -1,5 +1,4 @@
 #![doc = include_str!("docs/front_page.md")]
-
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(feature = "legacy"),
