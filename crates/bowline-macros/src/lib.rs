@@ -37,8 +37,8 @@ use syn::Error;
 /// `Args<_>`, `Principal`, `Arc<Caller>`, `Meta`, `Json`. Doc comments become descriptions. An `Option` is an optional
 /// argument. A function that is not `async` runs on tokio's blocking pool.
 ///
-/// Options: `name`, `title`, `description`, `icon` (text); `read_only`, `destructive`, `idempotent`,
-/// `open_world` (alone or `= false`); `deny_unknown`; `cancel = "signal"`; `max_concurrency = 8`; `scopes("files:read", …)`;
+/// Options: `name`, `title`, `description`, `icon` (text); `read_only`, `destructive`, `idempotent`, `open_world`
+/// (alone or `= false`); `deny_unknown`; `cancel = "signal"`; `max_concurrency = 8`; `scopes("files:read", …)`;
 /// `requires(elicitation, sampling, …)`.
 ///
 /// On a parameter: `#[tool(default)]`, `#[tool(default = 10)]`, `#[tool(name = "type")]`,

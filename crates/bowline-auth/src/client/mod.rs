@@ -1,8 +1,8 @@
 //! The OAuth client: obtains, stores and refreshes access tokens.
 //!
-//! Pass an [`OAuth`] to [`ClientBuilder::authorizer`](bowline::client::ClientBuilder::authorizer). It discovers the server's
-//! authorization server, sends the user to it if the grant requires consent, refreshes tokens before they expire, and
-//! requests further scopes on a scope challenge.
+//! Pass an [`OAuth`] to [`ClientBuilder::authorizer`](bowline::client::ClientBuilder::authorizer). It discovers the
+//! server's authorization server, sends the user to it if the grant requires consent, refreshes tokens before they
+//! expire, and requests further scopes on a scope challenge.
 //!
 //! ```no_run
 //! use bowline::Client;

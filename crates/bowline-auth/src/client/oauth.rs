@@ -283,8 +283,8 @@ impl OAuth {
         self
     }
 
-    /// Sends the client's requests through `client`, for example to use the system's proxies. URLs are still checked, but
-    /// the addresses that their host names resolve to are not.
+    /// Sends the client's requests through `client`, for example to use the system's proxies. URLs are still checked,
+    /// but the addresses that their host names resolve to are not.
     pub fn http_client(mut self, client: impl HttpClient) -> Self {
         self.config.http_client = Some(Arc::new(client));
         self

@@ -522,9 +522,9 @@ impl Mux {
         self.settle(call, Err(CallFailure::Timeout(timeout)));
     }
 
-    /// Processes the loss of a connection that the wire opens again: removes the calls that were sent, whose failure the
-    /// caller of this method reports, and cancels all requests in flight. Requests that were not sent stay queued; other
-    /// queued messages refer to the old connection and are dropped.
+    /// Processes the loss of a connection that the wire opens again: removes the calls that were sent, whose failure
+    /// the caller of this method reports, and cancels all requests in flight. Requests that were not sent stay queued;
+    /// other queued messages refer to the old connection and are dropped.
     pub fn handle_disconnect(&mut self) -> Vec<CallId> {
         self.outbox.retain_calls();
         for id in self.in_flight.drain() {

@@ -221,8 +221,9 @@ impl Client {
     /// Starts a server as a child process, without a shell, and connects to it.
     ///
     /// If the child exits, every call fails with an error that contains its exit status and the lines that it printed.
-    /// Lines on stdout that are not messages are skipped and logged. The child is terminated with the connection and never outlives it; [`Client::close`] returns after it
-    /// was reaped. [`Command`] documents what it inherits and how it is terminated.
+    /// Lines on stdout that are not messages are skipped and logged. The child is terminated with the connection and
+    /// never outlives it; [`Client::close`] returns after it was reaped. [`Command`] documents what it inherits and how
+    /// it is terminated.
     ///
     /// If the child exits at the version probe, or [does not respond](ClientBuilder::respawn_after) after it, as some
     /// older servers do, it is started once more. Later it is started again only by [`Client::restart`] and with

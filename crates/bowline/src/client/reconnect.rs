@@ -76,9 +76,9 @@ impl Default for Reconnect {
 impl ClientBuilder {
     /// Makes the client reconnect by itself when the connection is lost. By default it does not.
     ///
-    /// It starts the child process of [`Client::spawn`] again, connects again through [`Client::from_wire_fn`], or opens
-    /// the stream of HTTP+SSE again; all callers share one attempt. The handshake is repeated in the same protocol
-    /// version. `Client::server` keeps returning what the server declared at first.
+    /// It starts the child process of [`Client::spawn`] again, connects again through [`Client::from_wire_fn`], or
+    /// opens the stream of HTTP+SSE again; all callers share one attempt. The handshake is repeated in the same
+    /// protocol version. `Client::server` keeps returning what the server declared at first.
     ///
     /// * Calls in flight fail with an error that [is a disconnect](Error::is_disconnected). They are never repeated,
     ///   because they may have run.
@@ -87,8 +87,9 @@ impl ClientBuilder {
     ///   change; cached results are dropped, and the log level is set again.
     /// * [`Client::closed`] resolves only if the client is closed or gives up.
     ///
-    /// It has no effect over Streamable HTTP, where requests have no connection in common and a lost session is always
-    /// opened again; nor in process, and with [`Client::from_wire`], whose wire cannot be opened again.
+    /// It has no effect over Streamable HTTP, where requests have no connection in common, and the client initializes
+    /// again by itself if a legacy server asks for it; nor in process, and with [`Client::from_wire`], whose wire
+    /// cannot be opened again.
     ///
     /// # Examples
     ///
@@ -115,8 +116,8 @@ impl Client {
     /// sides closed it, otherwise the error that calls fail with. It does not keep the connection open.
     ///
     /// In process and over Streamable HTTP no connection is held, so that it resolves when [`Client::close`] was called
-    /// or the last clone is dropped, and not when the server is gone. With [`ClientBuilder::reconnect`] it resolves when
-    /// the client has given up.
+    /// or the last clone is dropped, and not when the server is gone. With [`ClientBuilder::reconnect`] it resolves
+    /// when the client has given up.
     ///
     /// # Cancel safety
     ///

@@ -27,8 +27,8 @@ use crate::{Error, Result};
 /// `stdio`, or `http`, `streamable-http`, `streamableHttp` or `sse`; the client finds out by itself which of the latter
 /// the server uses. Unknown members are ignored.
 ///
-/// `${NAME}` and `${env:NAME}` in strings are replaced by environment variables, and `${NAME:-default}` by the default if
-/// the variable is not set.
+/// `${NAME}` and `${env:NAME}` in strings are replaced by environment variables, and `${NAME:-default}` by the default
+/// if the variable is not set.
 ///
 /// # Examples
 ///

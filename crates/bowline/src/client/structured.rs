@@ -45,8 +45,8 @@ fn unwrapped(output: &Json) -> Option<Json> {
     output.decode().ok().map(|Wrapped { result }| result)
 }
 
-/// Returns whether the result has this value as a text. A server that wraps a value sends the text of the value, and not
-/// of the object, so this tells a wrapped value from an object that has a member `result`.
+/// Returns whether the result has this value as a text. A server that wraps a value sends the text of the value, and
+/// not of the object, so this tells a wrapped value from an object that has a member `result`.
 fn is_text(result: &CallToolResult, value: &Json) -> bool {
     let Ok(value) = value.decode::<Value>() else {
         return false;

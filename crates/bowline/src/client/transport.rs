@@ -217,8 +217,8 @@ impl CurrentChild {
         self.0.lock().clone()
     }
 
-    /// Returns a function that starts `command` again once the current process, whose wire is dropped, has ended: it may
-    /// hold a resource that the new process needs, a lock for example.
+    /// Returns a function that starts `command` again once the current process, whose wire is dropped, has ended: it
+    /// may hold a resource that the new process needs, a lock for example.
     pub(super) fn restarts(&self, command: &ChildCommand) -> OpenWireFn {
         let (current, command) = (self.clone(), command.clone());
         Box::new(move || {

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use super::Extensions;
 use crate::sync::Mutex;
 
-/// Values of one connection, at most one of each type. They are dropped when the connection and its handlers have ended.
+/// Values of one connection, at most one of each type. They are dropped when the connection and its handlers have
+/// ended.
 ///
-/// A connection is a wire, such as stdio or a socket, a legacy HTTP session, or a client in process. Modern HTTP has no
-/// connections: each request is independent, and requests of one client may reach different replicas. Keep state by
-/// the [principal](super::Context::principal) there, or let the client send an identifier as an argument.
+/// A connection is a wire, such as stdio or a socket, a client in process, or over HTTP what a legacy client
+/// initializes (`Mcp-Session-Id`). Modern HTTP has no connections: each request is independent, and requests of one
+/// client may reach different replicas. Keep state by the [principal](super::Context::principal) there, or let the
+/// client send an identifier as an argument.
 ///
 /// # Examples
 ///

@@ -10,7 +10,8 @@ use super::Tool;
 /// Something in the definition of a tool that an API of a model is known to refuse. MCP allows it.
 ///
 /// A host passes name, description and input schema of a tool to the API of its model. Many hosts pass them unchanged,
-/// and one tool that the API refuses can make all tools of a server unusable. See [`Server::lint`](super::Server::lint).
+/// and one tool that the API refuses can make all tools of a server unusable. See
+/// [`Server::lint`](super::Server::lint).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lint {

@@ -419,9 +419,9 @@ impl Server {
     /// Sets a callback for the start of each subscription to a resource, for example to begin to watch a file. Implies
     /// [`resource_subscriptions`](Self::resource_subscriptions).
     ///
-    /// It is called once for each resource of a `subscriptions/listen` or legacy `resources/subscribe`, before the client
-    /// receives the response, and must not block. It does not refuse a subscription, and resources that the caller does
-    /// not [see](Resource::visible_to) are left out.
+    /// It is called once for each resource of a `subscriptions/listen` or legacy `resources/subscribe`, before the
+    /// client receives the response, and must not block. It does not refuse a subscription, and resources that the
+    /// caller does not [see](Resource::visible_to) are left out.
     ///
     /// # Examples
     ///
@@ -453,8 +453,8 @@ impl Server {
     /// [`resource_subscriptions`](Self::resource_subscriptions).
     ///
     /// It is called exactly once for each call of [`on_subscribe`](Self::on_subscribe), whatever ends the subscription:
-    /// the client, a disconnect, the end of a legacy session, or [`shut_down`](Self::shut_down). It must not block. Of
-    /// the [extensions](Context::extensions) of the request, only the state of the server is left.
+    /// the client, a disconnect, the `DELETE` of a legacy HTTP client, or [`shut_down`](Self::shut_down). It must not
+    /// block. Of the [extensions](Context::extensions) of the request, only the state of the server is left.
     pub fn on_unsubscribe(self, callback: impl Fn(&str, &Context) + Send + Sync + 'static) -> Self {
         let hook = SubscriptionHook::new(callback);
         self.resource_subscriptions()
@@ -600,8 +600,9 @@ impl Server {
     /// Returns what the APIs of common models refuse in the definitions of the tools, such as a dot in a name, or a
     /// schema with `$ref`.
     ///
-    /// This is advice: MCP allows all of it, [`check`](Self::check) does not fail, and hosts may convert definitions for
-    /// their model. A test can assert that the list is empty. Registering a tool logs its lints at the level `debug`.
+    /// This is advice: MCP allows all of it, [`check`](Self::check) does not fail, and hosts may convert definitions
+    /// for their model. A test can assert that the list is empty. Registering a tool logs its lints at the level
+    /// `debug`.
     ///
     /// # Examples
     ///

@@ -172,8 +172,8 @@ impl Prompt {
         self
     }
 
-    /// Hides the prompt from callers for which `filter` returns false: it is not listed, and the answer is the same as for an unknown prompt,
-    /// also to requests for completions.
+    /// Hides the prompt from callers for which `filter` returns false: it is not listed, and the answer is the same as
+    /// for an unknown prompt, also to requests for completions.
     ///
     /// # Examples
     ///

@@ -118,8 +118,8 @@ fn accepted_filter(
     requested
 }
 
-/// Returns the filter without the resources that the caller does not see. They are acknowledged all the same, as unknown
-/// resources are.
+/// Returns the filter without the resources that the caller does not see. They are acknowledged all the same, as
+/// unknown resources are.
 fn visible_filter(
     mut filter: SubscriptionFilter,
     definition: &ServerDefinition,

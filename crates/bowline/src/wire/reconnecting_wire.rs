@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The engine above keeps its calls. It fails those that were sent ([`WireEvent::Disconnected`]) and keeps the others
-//! queued, since the wire is not ready. After the handshake it restores what the server has lost ([`WireEvent::Reset`]).
+//! queued, since the wire is not ready. After the handshake it restores what the server has lost
+//! ([`WireEvent::Reset`]).
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

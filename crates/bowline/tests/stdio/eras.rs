@@ -164,8 +164,8 @@ fn with_short_probe_timeout_and_script(program: &str, script: &str) -> ClientBui
     Client::spawn(programs::script(program, script)).probe_timeout(SHORT)
 }
 
-/// A connection with a short probe timeout, and the lines that the program writes to stderr until its last process has exited: the methods that it
-/// received.
+/// A connection with a short probe timeout, and the lines that the program writes to stderr until its last process has
+/// exited: the methods that it received.
 fn with_received_methods(program: &str) -> (ClientBuilder, mpsc::UnboundedReceiver<String>) {
     let (sender, received) = mpsc::unbounded_channel();
     let command = programs::command(program)

@@ -9,7 +9,8 @@ pub(super) fn names_are_specific(project: &Project<'_>) -> Vec<Violation> {
         let name = public_name(&line.code).filter(|_| !line.in_test);
         name.is_some_and(|name| {
             let mut words = words(name);
-            name.starts_with("get_") || words.any(|word| EMPTY_WORDS.contains(&word.as_str()))
+            let is_getter = name.starts_with("get_") && !name.starts_with("get_or_");
+            is_getter || words.any(|word| EMPTY_WORDS.contains(&word.as_str()))
         })
     })
 }

@@ -2,13 +2,13 @@
 
 use super::{Project, Violation};
 
-/// A file starts with `//!` docs.
+/// A file starts with `//!` docs, or includes them.
 pub(super) fn files_have_header_docs(project: &Project<'_>) -> Vec<Violation> {
     project
         .sources_in(CODE_FOLDERS)
         .filter(|source| {
             let first = source.lines.first().map_or("", |line| line.raw);
-            !first.starts_with("//!")
+            !first.starts_with("//!") && !first.starts_with("#![doc = include_str!")
         })
         .map(|source| {
             let advice =

@@ -157,7 +157,7 @@ impl ClientBuilder {
 pub(in crate::client) struct HttpConfig {
     url: Result<Uri>,
     client: Option<Arc<dyn HttpClient>>,
-    connection: ConnectionOptions,
+    pub(super) connection: ConnectionOptions,
     headers: HeaderMap,
     authorizer: Option<Arc<dyn Authorizer>>,
     response_limits: ResponseLimits,
@@ -171,11 +171,6 @@ impl HttpConfig {
         if let (Ok(_), Err(error)) = (&self.url, set) {
             self.url = Err(error);
         }
-    }
-
-    #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "used with TLS only"))]
-    pub(super) fn connection(&mut self) -> &mut ConnectionOptions {
-        &mut self.connection
     }
 
     /// The URL for cache keys: with the query, which may select a tenant, and without user name and password.

@@ -16,7 +16,7 @@ impl ClientBuilder {
     /// # Ok(()) }
     /// ```
     pub fn add_root_certificate(mut self, pem: impl AsRef<[u8]>) -> Self {
-        let added = self.http.connection().tls.add_root(pem.as_ref());
+        let added = self.http.connection.tls.add_root(pem.as_ref());
         self.http.record(added);
         self
     }
@@ -39,7 +39,7 @@ impl ClientBuilder {
         certificate_chain: impl AsRef<[u8]>,
         private_key: impl AsRef<[u8]>,
     ) -> Self {
-        let tls = &mut self.http.connection().tls;
+        let tls = &mut self.http.connection.tls;
         let set = tls.set_identity(certificate_chain.as_ref(), private_key.as_ref());
         self.http.record(set);
         self

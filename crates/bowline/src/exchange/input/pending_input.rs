@@ -31,8 +31,8 @@ impl Context {
     ///
     /// The key identifies the input request within the request being handled. Each use of a key sends a new request.
     ///
-    /// In the modern era (2026-07-28) **the handler runs again from its beginning** when the answer arrives. Wrap effects
-    /// that precede this request in [`Context::once`]; see [the front page](crate#handlers-that-request-input).
+    /// In the modern era (2026-07-28) **the handler runs again from its beginning** when the answer arrives. Wrap
+    /// effects that precede this request in [`Context::once`]; see [the front page](crate#handlers-that-request-input).
     ///
     /// # Errors
     ///
@@ -81,8 +81,8 @@ impl Context {
     ///
     /// Success means that the user consented to open the URL, not that the interaction there was completed.
     ///
-    /// In the modern era (2026-07-28) **the handler runs again from its beginning** when the answer arrives. Wrap effects
-    /// that precede this request in [`Context::once`]; see [the front page](crate#handlers-that-request-input).
+    /// In the modern era (2026-07-28) **the handler runs again from its beginning** when the answer arrives. Wrap
+    /// effects that precede this request in [`Context::once`]; see [the front page](crate#handlers-that-request-input).
     ///
     /// # Errors
     ///
@@ -126,8 +126,8 @@ impl Context {
     /// Sends `elicitation/create` with the given params and returns the result. The content of an accepted form is
     /// validated against the requested schema.
     ///
-    /// In the modern era (2026-07-28) **the handler runs again from its beginning** when the answer arrives. Wrap effects
-    /// that precede this request in [`Context::once`]; see [the front page](crate#handlers-that-request-input).
+    /// In the modern era (2026-07-28) **the handler runs again from its beginning** when the answer arrives. Wrap
+    /// effects that precede this request in [`Context::once`]; see [the front page](crate#handlers-that-request-input).
     ///
     /// # Errors
     ///
@@ -175,8 +175,8 @@ impl Context {
     ///
     /// Each tool use among the messages must be followed by its result; otherwise the future fails.
     ///
-    /// In the modern era (2026-07-28) **the handler runs again from its beginning** when the answer arrives. Wrap effects
-    /// that precede this request in [`Context::once`]; see [the front page](crate#handlers-that-request-input).
+    /// In the modern era (2026-07-28) **the handler runs again from its beginning** when the answer arrives. Wrap
+    /// effects that precede this request in [`Context::once`]; see [the front page](crate#handlers-that-request-input).
     ///
     /// # Errors
     ///
@@ -215,8 +215,8 @@ impl Context {
     /// Requests the client's roots (`roots/list`): the `file://` URIs that the server may work in. They are requested
     /// once per handled request; later calls return the same roots.
     ///
-    /// In the modern era (2026-07-28) **the handler runs again from its beginning** when the answer arrives. Wrap effects
-    /// that precede this request in [`Context::once`]; see [the front page](crate#handlers-that-request-input).
+    /// In the modern era (2026-07-28) **the handler runs again from its beginning** when the answer arrives. Wrap
+    /// effects that precede this request in [`Context::once`]; see [the front page](crate#handlers-that-request-input).
     ///
     /// # Errors
     ///

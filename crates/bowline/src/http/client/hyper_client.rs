@@ -50,7 +50,6 @@ pub(crate) struct ConnectionOptions {
     pub(crate) proxies: Proxies,
     pub(crate) version_policy: HttpVersionPolicy,
     pub(crate) connect_timeout: Duration,
-    #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "used with TLS only"))]
     pub(crate) tls: TlsOptions,
 }
 

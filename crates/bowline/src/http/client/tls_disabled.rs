@@ -11,7 +11,8 @@ use crate::{Error, Result};
 pub(crate) struct TlsOptions {}
 
 /// Fails: this build cannot connect to `https` URLs.
-pub(super) fn secure(_: &ConnectionOptions) -> Result<Arc<dyn HttpClient>> {
+pub(super) fn secure(options: &ConnectionOptions) -> Result<Arc<dyn HttpClient>> {
+    let TlsOptions {} = options.tls;
     Err(Error::misuse(
         "`https` requires the `tls` feature of bowline, or an `HttpClient` set with `ClientBuilder::http_client`",
     ))

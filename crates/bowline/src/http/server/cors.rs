@@ -1,5 +1,6 @@
-//! CORS: lets web pages of accepted origins send requests and read the responses, such as the page of the MCP Inspector.
-//! Other origins are refused by the [source policy](super::SourcePolicy) with status 403, without these headers.
+//! CORS: lets web pages of accepted origins send requests and read the responses, such as the page of the MCP
+//! Inspector. Other origins are refused by the [source policy](super::SourcePolicy) with status 403, without these
+//! headers.
 
 use ::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,

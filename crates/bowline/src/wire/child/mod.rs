@@ -9,8 +9,8 @@
 //! ```
 //!
 //! [`ChildWire`] is owned by the driver of the connection. [`Reaper`] is a task that owns the process: it terminates
-//! the process when the wire is dropped, and reaps it. [`ChildHandle`] is the client's handle: it waits for the exit, and
-//! describes a child that does not answer.
+//! the process when the wire is dropped, and reaps it. [`ChildHandle`] is the client's handle: it waits for the exit,
+//! and describes a child that does not answer.
 
 mod command;
 pub use command::Command;

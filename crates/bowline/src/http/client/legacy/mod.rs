@@ -355,8 +355,8 @@ fn is_reserved(reserved: &watch::Receiver<Option<ReservedId>>, now: Instant) -> 
     reserved.is_some_and(|reserved| reserved.until > now)
 }
 
-/// Returns the URI of a `resources/subscribe` or `resources/unsubscribe` request as JSON text, which is the same for the
-/// same URI: this side has encoded it.
+/// Returns the URI of a `resources/subscribe` or `resources/unsubscribe` request as JSON text, which is the same for
+/// the same URI: this side has encoded it.
 fn subscribed_resource(request: &RawRequest) -> Option<String> {
     let methods = [SubscribeRequest::NAME, UnsubscribeRequest::NAME];
     let params = request.params.as_ref();
