@@ -9,7 +9,7 @@ use crate::sync::Mutex;
 /// ended.
 ///
 /// A connection is a wire, such as stdio or a socket, a client in process, or over HTTP what a legacy client
-/// initializes (`Mcp-Session-Id`). Modern HTTP has no connections: each request is independent, and requests of one
+/// initializes. Modern HTTP has no connections: each request is independent, and requests of one
 /// client may reach different replicas. Keep state by the [principal](super::Context::principal) there, or let the
 /// client send an identifier as an argument.
 ///
