@@ -33,7 +33,8 @@
 //!
 //! # async fn example(server: bowline::Server) -> bowline::Result<()> {
 //! let issuer = "https://id.example";
-//! let guard = ResourceServer::new("https://files.example/mcp", issuer, JwtVerifier::discover(issuer)?)?;
+//! let verifier = JwtVerifier::discover(issuer)?;
+//! let guard = ResourceServer::new("https://files.example/mcp", issuer, verifier)?;
 //! let bound = server.http().bind("0.0.0.0:8000").await?;
 //! bound.layer(guard.scopes(["files:read"])).serve().await
 //! # }

@@ -70,7 +70,6 @@ pub use server::{
 pub mod testing;
 
 pub use bowline_core::era::Caller;
-/// The types of the protocol's schema.
 #[doc(inline)]
 pub use bowline_types as types;
 pub use bowline_types::{CallToolResult, ErrorCode, Json, RequestId, RpcError};
