@@ -118,7 +118,7 @@ fn to_sql(parameter: &Value) -> &dyn ToSql {
 
 fn to_json(row: &Row<'_>) -> SqlResult<Map<String, Value>> {
     let mut cells = Map::new();
-    for (index, name) in row.as_ref().column_names().into_iter().enumerate() {
+    for (index, name) in row.as_ref().column_names().enumerate() {
         let cell = match row.get_ref(index)? {
             ValueRef::Null => Value::Null,
             ValueRef::Integer(number) => number.into(),

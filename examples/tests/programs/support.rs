@@ -9,14 +9,22 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{self, Child};
 
 /// Returns the path of an example that cargo built next to this test.
+///
+/// `cargo test` with `--test` or with the name of a test builds no examples, and an old one would be tested in silence.
 pub(crate) fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let target = test.parent().and_then(Path::parent).unwrap();
     let program = format!("{name}{}", std::env::consts::EXE_SUFFIX);
     let path = target.join("examples").join(program);
+    let source = format!("{}/{name}.rs", env!("CARGO_MANIFEST_DIR"));
+    let modified = |path: &Path| {
+        std::fs::metadata(path)
+            .and_then(|file| file.modified())
+            .ok()
+    };
     assert!(
-        path.exists(),
-        "{} is built by `cargo test -p bowline-examples` without `--test`, or by `cargo build --examples`",
+        modified(&path) >= modified(source.as_ref()),
+        "{} is missing or older than its source: run `cargo build --examples`",
         path.display()
     );
     path
