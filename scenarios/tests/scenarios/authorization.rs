@@ -236,9 +236,7 @@ impl ServerAndIssuer {
     }
 
     async fn connect(&self, env: &ScenarioEnv, token: &str) -> bowline::Result<Client> {
-        let bearer = format!("Bearer {token}").parse().unwrap();
-        let connect = env.connect_to(&self.resource);
-        connect.header(http::header::AUTHORIZATION, bearer).await
+        env.connect_to(&self.resource).bearer(token).await
     }
 
     /// The error with which a call is rejected.
