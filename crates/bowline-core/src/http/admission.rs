@@ -123,7 +123,7 @@ pub fn admit_head(
     Ok(AdmittedHead::Post(accepts))
 }
 
-/// Returns whether a request is a CORS preflight: a browser asks whether a web page may send the actual request. It has
+/// Returns whether a request is a CORS preflight: a browser checks whether a web page may send the actual request. It has
 /// no credentials, and must run no handler.
 #[must_use]
 pub fn is_preflight(head: &Parts) -> bool {

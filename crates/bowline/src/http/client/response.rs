@@ -88,7 +88,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns the error for a JSON response that says that there is no MCP endpoint at this URL: status 404 with an
+    /// Returns the error for a JSON response that reports that there is no MCP endpoint at this URL: status 404 with an
     /// error that answers no request. The JSON-RPC error alone would not name the URL.
     pub(crate) fn not_found(&self, status: StatusCode, body: &Bytes) -> Option<Error> {
         if status != StatusCode::NOT_FOUND {
