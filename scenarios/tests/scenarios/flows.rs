@@ -87,6 +87,8 @@ async fn a_client_returns_a_cursor_unchanged(env: ScenarioEnv) {
 async fn a_duplicate_tool_name_is_rejected(env: ScenarioEnv) {
     let server = Server::new("s", "1").tool(echo("echo"));
     let client = env.connect(&server).await;
+    // The server is checked when it starts to serve the client.
+    assert_eq!(tools(&client).await.len(), 1);
 
     let refused = server.tool(echo("echo")).check().unwrap_err();
 

@@ -199,6 +199,8 @@ async fn a_panic_in_a_resource_handler_is_not_disclosed(env: ScenarioEnv) {
 async fn a_duplicate_resource_uri_is_rejected(env: ScenarioEnv) {
     let server = Server::new("s", "1").resource(readme());
     let client = env.connect(&server).await;
+    // The server is checked when it starts to serve the client.
+    listed(&client).await;
     let other = Resource::text("docs://readme", "other", "Me instead.");
 
     let refused = server.resource(other).check().unwrap_err();
