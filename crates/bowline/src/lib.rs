@@ -104,7 +104,7 @@
 //! - `http-client` (default): [`Client::connect`].
 //! - `http-server` (default): [`Server::http`] and [`Server::serve_http`].
 //! - `legacy` (default): protocol revisions before 2026-07-28, and the HTTP+SSE transport.
-//! - `macros` (default): `#[tool]`, `#[tools]`, `#[prompt]` and `#[resource]`.
+//! - `macros` (default): `#[tool]`, `#[tools]`, `#[prompt]`, `#[resource]` and `#[completion]`.
 //! - `tls` (default): `https` URLs for clients.
 //! - `validate` (default): arguments and structured output are validated against the tool's schemas.
 //! - `reqwest`: a `reqwest::Client` can send the HTTP requests.
@@ -184,7 +184,7 @@ pub use bowline_types as types;
 pub use bowline_types::{CallToolResult, ErrorCode, Json, RequestId, RpcError};
 
 #[cfg(feature = "macros")]
-pub use bowline_macros::{prompt, resource, tool, tools};
+pub use bowline_macros::{completion, prompt, resource, tool, tools};
 
 /// Re-export of `schemars`, for `#[derive(JsonSchema)]` on arguments and output.
 pub use schemars;

@@ -8,6 +8,10 @@ use std::sync::Arc;
 use bowline_types::{CompleteReference, CompleteRequestParams, Completion, ErrorCode, RpcError};
 
 use super::ServerDefinition;
+use super::extract::{HandlerRequirements, Parameters, RequiredState};
+use super::function::IntoDefinition;
+use super::handler::Handler;
+use super::string_arguments::StringArgsHandler;
 use super::tool_error::ToolError;
 use crate::exchange::{BoxFuture, Context};
 
@@ -31,6 +35,7 @@ use crate::exchange::{BoxFuture, Context};
 pub struct Completer {
     pub(super) target: CompletionTarget,
     handler: Arc<dyn CompletionHandler>,
+    states: Vec<RequiredState>,
 }
 
 /// The handler of a [`Completer`].
@@ -76,6 +81,16 @@ pub(super) enum CompletionTarget {
     Template { uri: String, variable: String },
 }
 
+/// No prompt has an empty name, so that this is reported as unknown.
+impl Default for CompletionTarget {
+    fn default() -> Self {
+        Self::Prompt {
+            name: String::new(),
+            argument: String::new(),
+        }
+    }
+}
+
 impl fmt::Display for CompletionTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -90,6 +105,47 @@ impl fmt::Display for CompletionTarget {
 }
 
 impl Completer {
+    /// Creates a completer from an `async fn` that takes up to eight extractors ([`Extract`](super::Extract)), among
+    /// them the [`CompletionInput`]. `reference` names the prompt or the resource template.
+    ///
+    /// The fields of its [`Args`](super::Args) are the other arguments, as far as the client has resolved them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use bowline::State;
+    /// use bowline::server::{Completer, CompletionInput};
+    /// use bowline::types::{Completion, PromptReference};
+    ///
+    /// async fn languages(input: CompletionInput, State(known): State<Arc<Vec<String>>>) -> Completion {
+    ///     input.matching(known.iter())
+    /// }
+    ///
+    /// let completer = Completer::new(PromptReference::new("greet"), "language", languages);
+    /// ```
+    pub fn new<H, E>(
+        reference: impl Into<CompleteReference>,
+        argument: impl Into<String>,
+        handler: H,
+    ) -> Self
+    where
+        H: Handler<E, Output: IntoCompletion, Future: Send>,
+        E: Parameters,
+    {
+        let requirements = HandlerRequirements::of::<E>();
+        Self {
+            target: CompletionTarget::new(&reference.into(), argument.into()).unwrap_or_default(),
+            handler: Arc::new(StringArgsHandler::<H, E>::new(handler, &requirements)),
+            states: requirements.states().to_vec(),
+        }
+    }
+
+    /// Returns the completer that a function with `#[completion]` defines.
+    pub fn of<M>(function: impl IntoDefinition<Self, M>) -> Self {
+        function.into_definition()
+    }
+
     /// Creates a completer for an argument of a prompt.
     ///
     /// In the function, `?` makes a [`ToolError`] of any error.
@@ -120,6 +176,7 @@ impl Completer {
         Self {
             target: CompletionTarget::Prompt { name, argument },
             handler: Arc::new(CompletionFn(handler)),
+            states: Vec::new(),
         }
     }
 
@@ -159,7 +216,12 @@ impl Completer {
         Self {
             target: CompletionTarget::Template { uri, variable },
             handler: Arc::new(CompletionFn(handler)),
+            states: Vec::new(),
         }
+    }
+
+    pub(super) fn states(&self) -> &[RequiredState] {
+        &self.states
     }
 
     /// Replaces the handler by a [`CompletionHandler`].
@@ -190,7 +252,8 @@ pub(super) async fn complete(
         let why = "unknown prompt, resource template or argument";
         RpcError::new(ErrorCode::INVALID_PARAMS, why)
     };
-    let target = CompletionTarget::of(&params).ok_or_else(unknown)?;
+    let target = CompletionTarget::new(&params.reference, params.argument.name.clone())
+        .ok_or_else(unknown)?;
     let entry = definition.completers.get(&target);
     if !target.exists(definition, entry.is_some()) {
         return Err(unknown());
@@ -211,9 +274,8 @@ pub(super) async fn complete(
 
 impl CompletionTarget {
     /// Returns `None` for an unknown type of reference.
-    fn of(params: &CompleteRequestParams) -> Option<Self> {
-        let argument = params.argument.name.clone();
-        match &params.reference {
+    fn new(reference: &CompleteReference, argument: String) -> Option<Self> {
+        match reference {
             CompleteReference::Resource(of) => Some(Self::Template {
                 uri: of.uri.clone(),
                 variable: argument,

@@ -16,8 +16,12 @@ pub use definition::ListKind;
 
 mod extract;
 pub use extract::{
-    Args, Extension, Extract, ExtractError, HandlerInput, HandlerRequirements, Parameters, State,
+    Args, Argument, Extension, Extract, ExtractError, HandlerInput, HandlerRequirements,
+    Parameters, State,
 };
+
+mod function;
+pub use function::{Definition, FunctionCall, FunctionOutput, IntoDefinition};
 
 mod handler;
 pub use handler::{BlockingHandler, Handler};
@@ -46,9 +50,7 @@ mod request_state;
 pub use request_state::RequestStateKeys;
 
 mod resource;
-pub use resource::{
-    IntoResourceTemplate, RequestedUri, Resource, ResourceHandler, ResourceTemplate, not_found,
-};
+pub use resource::{RequestedUri, Resource, ResourceHandler, ResourceTemplate, not_found};
 
 mod router;
 
@@ -162,17 +164,18 @@ impl Server {
     ///
     /// let server = Server::new("clock", "1.0.0").tool(Tool::new("now", now).description("Returns the time."));
     /// ```
-    pub fn tool(self, tool: impl Into<Tool>) -> Self {
-        let tool = tool.into().registered();
+    pub fn tool<M>(self, tool: impl IntoDefinition<Tool, M>) -> Self {
+        let tool = tool.into_definition().registered();
         self.with_definition(|definition| match tool {
             Ok(tool) => definition.add_tool(tool.name().to_owned(), tool.into()),
             Err(error) => definition.errors.push(error.to_string()),
         })
     }
 
-    /// Adds all tools of a [`Toolbox`], such as a type with `#[tools]` on its `impl` block.
+    /// Adds what a [`Toolbox`] has, such as a type with `#[tools]` on its `impl` block: tools, prompts, resources and
+    /// completers.
     pub fn toolbox(self, tools: impl Toolbox) -> Self {
-        tools.into_tools().into_iter().fold(self, Self::tool)
+        tools.add_to(self)
     }
 
     /// Adds a prompt. One with a duplicate name is left out, and [`check`](Self::check) returns an error.
@@ -186,8 +189,8 @@ impl Server {
     ///     .required("topic", "what it is about");
     /// let server = Server::new("poet", "1.0.0").prompt(haiku);
     /// ```
-    pub fn prompt(self, prompt: impl Into<Prompt>) -> Self {
-        let prompt = prompt.into();
+    pub fn prompt<M>(self, prompt: impl IntoDefinition<Prompt, M>) -> Self {
+        let prompt = prompt.into_definition();
         self.with_definition(|definition| {
             definition.add_prompt(prompt.name().to_owned(), prompt.into())
         })
@@ -203,8 +206,8 @@ impl Server {
     /// let readme = Resource::text("docs://readme", "readme", "Read me.").mime_type("text/plain");
     /// let server = Server::new("library", "1.0.0").resource(readme);
     /// ```
-    pub fn resource(self, resource: impl Into<Resource>) -> Self {
-        let resource = resource.into();
+    pub fn resource<M>(self, resource: impl IntoDefinition<Resource, M>) -> Self {
+        let resource = resource.into_definition();
         self.with_definition(|definition| {
             definition.add_resource(resource.uri().to_owned(), resource.into())
         })
@@ -226,8 +229,11 @@ impl Server {
     /// let server = Server::new("library", "1.0.0").resource_template(page);
     /// assert!(server.check().is_ok());
     /// ```
-    pub fn resource_template(self, template: impl IntoResourceTemplate) -> Self {
-        let template = template.into_resource_template();
+    pub fn resource_template<M>(
+        self,
+        template: impl IntoDefinition<Result<ResourceTemplate>, M>,
+    ) -> Self {
+        let template = template.into_definition();
         self.with_definition(|definition| match template {
             Ok(template) => {
                 let text = template.uri_template().as_str().to_owned();
@@ -238,8 +244,8 @@ impl Server {
     }
 
     /// Adds a completer for an argument of a prompt or a variable of a resource template (`completion/complete`).
-    pub fn completer(self, completer: impl Into<Completer>) -> Self {
-        let completer = completer.into();
+    pub fn completer<M>(self, completer: impl IntoDefinition<Completer, M>) -> Self {
+        let completer = completer.into_definition();
         self.with_definition(|definition| definition.add_completer(completer.into()))
     }
 
