@@ -58,7 +58,7 @@ impl Fixture {
             .change_bus(self.bus.clone())
             .resource_subscriptions()
             .tool(echo)
-            .tool(add().output_schema(sum_schema()))
+            .tool(Tool::of(add).output_schema(sum_schema()))
             .tool(slow)
             .tool(stats)
             .tool(progress)

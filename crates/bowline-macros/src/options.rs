@@ -1,7 +1,9 @@
-//! Parses the options of `#[tool(…)]`, `#[prompt(…)]` and `#[resource(…)]`.
+//! Parses the options of `#[tool(…)]`, `#[prompt(…)]`, `#[resource(…)]` and `#[completion(…)]`.
+
+use std::fmt;
 
 use proc_macro2::TokenStream;
-use quote::quote;
+use quote::{ToTokens, quote};
 use syn::meta::ParseNestedMeta;
 use syn::parse::Parser;
 use syn::punctuated::Punctuated;
@@ -12,6 +14,9 @@ pub(crate) struct AttributeOptions {
     pub(crate) bowline: Path,
     pub(crate) name: Option<LitStr>,
     pub(crate) uri: Option<LitStr>,
+    pub(crate) prompt: Option<LitStr>,
+    pub(crate) template: Option<LitStr>,
+    pub(crate) argument: Option<LitStr>,
     pub(crate) description: Option<LitStr>,
     setters: TokenStream,
 }
@@ -22,6 +27,60 @@ pub(crate) enum AttributeKind {
     Tool,
     Prompt,
     Resource,
+    Completion,
+}
+
+impl AttributeKind {
+    /// Returns the attribute with this path; `None` for another one.
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        // `#[bowline::tool]` is the same as `#[tool]`.
+        match path.segments.last()?.ident.to_string().as_str() {
+            "tool" => Some(Self::Tool),
+            "prompt" => Some(Self::Prompt),
+            "resource" => Some(Self::Resource),
+            "completion" => Some(Self::Completion),
+            _ => None,
+        }
+    }
+
+    /// Returns whether a synchronous handler must be wrapped: only tools run on the blocking pool.
+    pub(crate) fn needs_async(self) -> bool {
+        !matches!(self, Self::Tool)
+    }
+
+    fn known_options(self) -> &'static [&'static str] {
+        match self {
+            Self::Tool => &[
+                "name",
+                "title",
+                "description",
+                "icon",
+                "read_only",
+                "destructive",
+                "idempotent",
+                "open_world",
+                "deny_unknown",
+                "cancel",
+                "max_concurrency",
+                "scopes",
+                "requires",
+            ],
+            Self::Prompt => &["name", "title", "description", "icon"],
+            Self::Resource => &["uri", "name", "title", "description", "icon", "mime_type"],
+            Self::Completion => &["prompt", "template", "argument"],
+        }
+    }
+}
+
+impl fmt::Display for AttributeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tool => "tool",
+            Self::Prompt => "prompt",
+            Self::Resource => "resource",
+            Self::Completion => "completion",
+        })
+    }
 }
 
 impl AttributeOptions {
@@ -30,6 +89,9 @@ impl AttributeOptions {
             bowline: parse_quote!(::bowline),
             name: None,
             uri: None,
+            prompt: None,
+            template: None,
+            argument: None,
             description: None,
             setters: TokenStream::new(),
         };
@@ -48,23 +110,27 @@ impl AttributeOptions {
 
     fn read_one(&mut self, kind: AttributeKind, meta: &ParseNestedMeta<'_>) -> Result<()> {
         let Some(option) = meta.path.get_ident() else {
-            return Err(unknown(kind, meta));
+            return Err(nearest(meta, kind.known_options()));
         };
-        match (kind, option.to_string().as_str()) {
+        let name = option.to_string();
+        if name != "crate" && !kind.known_options().contains(&name.as_str()) {
+            return Err(nearest(meta, kind.known_options()));
+        }
+        match (kind, name.as_str()) {
             (_, "crate") => self.bowline = meta.value()?.parse()?,
-            (_, "name") => self.name = Some(meta.value()?.parse()?),
-            (_, "description") => self.description = Some(meta.value()?.parse()?),
+            (_, "name") => self.name = Some(text(meta)?),
+            (_, "description") => self.description = Some(text(meta)?),
             (_, "title") => self.set_text(option, meta)?,
             (_, "icon") => self.add_icon(kind, meta)?,
             (AttributeKind::Tool, "read_only" | "destructive" | "idempotent" | "open_world") => {
                 let yes = match meta.value() {
-                    Ok(value) => value.parse::<LitBool>()?.value,
-                    Err(_) => true,
+                    Ok(value) => value.parse().map_err(|error| boolean(&name, &error))?,
+                    Err(_) => LitBool::new(true, option.span()),
                 };
                 self.setters.extend(quote!(.#option(#yes)));
             }
             (AttributeKind::Tool, "deny_unknown") => self.setters.extend(quote!(.deny_unknown())),
-            (AttributeKind::Tool, "cancel") => self.set_cancel_mode(&meta.value()?.parse()?)?,
+            (AttributeKind::Tool, "cancel") => self.set_cancel_mode(&text(meta)?)?,
             (AttributeKind::Tool, "max_concurrency") => {
                 let limit: Expr = meta.value()?.parse()?;
                 self.setters.extend(quote!(.max_concurrency(#limit)));
@@ -73,26 +139,31 @@ impl AttributeOptions {
             (AttributeKind::Tool, "requires") => {
                 meta.parse_nested_meta(|required| self.add_required_capability(&required))?;
             }
-            (AttributeKind::Resource, "uri") => self.uri = Some(meta.value()?.parse()?),
+            (AttributeKind::Resource, "uri") => self.uri = Some(text(meta)?),
             (AttributeKind::Resource, "mime_type") => self.set_text(option, meta)?,
-            _ => return Err(unknown(kind, meta)),
+            (_, "prompt") => self.prompt = Some(text(meta)?),
+            (_, "template") => self.template = Some(text(meta)?),
+            (_, "argument") => self.argument = Some(text(meta)?),
+            _ => return Err(nearest(meta, kind.known_options())),
         }
         Ok(())
     }
 
     fn set_text(&mut self, option: &Ident, meta: &ParseNestedMeta<'_>) -> Result<()> {
-        let text: LitStr = meta.value()?.parse()?;
+        let text = text(meta)?;
         self.setters.extend(quote!(.#option(#text)));
         Ok(())
     }
 
     fn add_icon(&mut self, kind: AttributeKind, meta: &ParseNestedMeta<'_>) -> Result<()> {
         let bowline = &self.bowline;
-        let source: LitStr = meta.value()?.parse()?;
+        let source = text(meta)?;
         let icon = quote!(#bowline::types::Icon::new(#source));
         self.setters.extend(match kind {
             AttributeKind::Tool => quote!(.icon(#icon)),
-            AttributeKind::Prompt | AttributeKind::Resource => quote!(.icons([#icon])),
+            AttributeKind::Prompt | AttributeKind::Resource | AttributeKind::Completion => {
+                quote!(.icons([#icon]))
+            }
         });
         Ok(())
     }
@@ -135,9 +206,14 @@ impl AttributeOptions {
             "sampling_with_tools" => quote!(SamplingWithTools),
             "roots" => quote!(Roots),
             _ => {
-                return Err(meta.error(
-                    "expected one of: elicitation, elicitation_by_url, sampling, sampling_with_tools, roots",
-                ));
+                let known = [
+                    "elicitation",
+                    "elicitation_by_url",
+                    "sampling",
+                    "sampling_with_tools",
+                    "roots",
+                ];
+                return Err(nearest(meta, &known));
             }
         };
         self.setters.extend(
@@ -153,13 +229,49 @@ pub(crate) fn ident_name(ident: &Ident) -> String {
     name.strip_prefix("r#").map(str::to_owned).unwrap_or(name)
 }
 
-fn unknown(kind: AttributeKind, meta: &ParseNestedMeta<'_>) -> Error {
-    meta.error(match kind {
-        AttributeKind::Tool => {
-            "expected one of: name, title, description, icon, read_only, destructive, idempotent, open_world, \
-             deny_unknown, cancel, max_concurrency, scopes(…), requires(…)"
+/// Parses the value of an option, a text.
+pub(crate) fn text(meta: &ParseNestedMeta<'_>) -> Result<LitStr> {
+    let option = meta.path.to_token_stream();
+    let why = format!("expected a text: `{option} = \"…\"`");
+    let Ok(value) = meta.value() else {
+        return Err(meta.error(why));
+    };
+    value.parse().map_err(|error| Error::new(error.span(), why))
+}
+
+fn boolean(option: &str, error: &Error) -> Error {
+    let why = format!("expected `{option}` or `{option} = false`");
+    Error::new(error.span(), why)
+}
+
+/// Returns the error for an unknown option, with the known one that is most like it.
+pub(crate) fn nearest(meta: &ParseNestedMeta<'_>, known: &[&str]) -> Error {
+    let option = meta.path.to_token_stream().to_string();
+    let nearest = known
+        .iter()
+        .map(|name| (distance(&option, name), name))
+        .min_by_key(|(distance, _)| *distance)
+        .filter(|(distance, name)| *distance <= name.len() / 2);
+    let known = known.join(", ");
+    meta.error(match nearest {
+        Some((_, name)) => {
+            format!("unknown option `{option}`, did you mean `{name}`? Known: {known}")
         }
-        AttributeKind::Prompt => "expected one of: name, title, description, icon",
-        AttributeKind::Resource => "expected one of: uri, name, title, description, icon, mime_type",
+        None => format!("unknown option `{option}`, expected one of: {known}"),
     })
+}
+
+/// Returns the number of letters to insert, delete or replace to get from one text to the other (Levenshtein).
+fn distance(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=to.chars().count()).collect();
+    for (line, left) in from.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = line + 1;
+        for (column, right) in to.chars().enumerate() {
+            let replaced = diagonal + usize::from(left != right);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[to.chars().count()]
 }

@@ -1,12 +1,12 @@
 //! Parses the parameters of a function: arguments of the request, and extractors.
 
 use proc_macro2::{Span, TokenStream};
-use quote::{ToTokens, format_ident, quote};
+use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Attribute, Error, Expr, FnArg, Ident, LitStr, Pat, PatType, Path, Result, Type};
 
 use crate::docs;
-use crate::options::ident_name;
+use crate::options::{AttributeKind, ident_name, nearest, text};
 
 /// One parameter of a function.
 pub(crate) enum Parameter {
@@ -62,31 +62,24 @@ impl Parameter {
         let options = ParameterOptions::read(attributes)?;
         let is_extractor = match options.kind {
             Some(kind) => kind == ParameterKind::Extractor,
-            None => has_extractor_name(&input.ty),
+            None => has_extractor_name(&input.ty) || is_extractor_pattern(&input.pat),
         };
         if is_extractor {
             return Ok(Self::Extractor(input.ty.clone()));
         }
         Argument::read(input, options).map(|argument| Self::Argument(Box::new(argument)))
     }
-
-    /// Returns the expression that passes the parameter to the function; extractors are numbered.
-    pub(crate) fn call_argument(&self, position: usize) -> TokenStream {
-        match self {
-            Self::Argument(argument) => argument.name.to_token_stream(),
-            Self::Extractor(_) => extractor_name(position).to_token_stream(),
-        }
-    }
 }
 
 impl Argument {
     fn read(input: &PatType, options: ParameterOptions) -> Result<Self> {
         let Pat::Ident(name) = &*input.pat else {
-            let why = "expected an identifier, which becomes the name of the argument";
+            let why = "expected an identifier, which becomes the name of the argument; for an extractor of another \
+                       crate put `#[tool(extractor)]` on the parameter";
             return Err(Error::new_spanned(&input.pat, why));
         };
         if let Type::Reference(reference) = &*input.ty {
-            let why = "arguments must be owned: use `String` instead of `&str`, for example";
+            let why = "parameters must be owned: `String` instead of `&str`, `Context` instead of `&Context`";
             return Err(Error::new_spanned(reference, why));
         }
         if last_segment(&input.ty).is_some_and(|name| name == "Caller") {
@@ -144,6 +137,11 @@ impl Argument {
         (used != name && !used.is_empty()).then(|| used.to_owned())
     }
 
+    /// Returns whether no attribute changes how the type is deserialized or described.
+    fn is_plain(&self) -> bool {
+        self.attributes.iter().all(docs::is_doc)
+    }
+
     fn default_function(&self) -> Option<TokenStream> {
         let ArgumentDefault::Value(value) = &self.default else {
             return None;
@@ -175,6 +173,9 @@ pub(crate) fn arguments_type(
     let defaults = arguments
         .iter()
         .filter_map(|argument| argument.default_function());
+    let checks = arguments.iter().filter(|argument| argument.is_plain());
+    let checks =
+        checks.map(|Argument { ty, .. }| quote_spanned!(ty.span()=> is_argument::<#ty, _>();));
     let serde = quote!(#bowline::serde).to_string();
     let schemars = quote!(#bowline::schemars).to_string();
     quote! {
@@ -185,13 +186,24 @@ pub(crate) fn arguments_type(
             #(#fields,)*
         }
         #(#defaults)*
+        const _: fn() = || {
+            fn is_argument<T: #bowline::server::Argument<M>, M>() {}
+            #(#checks)*
+        };
     }
 }
 
 /// Returns the parameters of the closure that calls the function: first the arguments, destructured.
 pub(crate) fn closure(name: &Ident, parameters: &[Parameter], bowline: &Path) -> TokenStream {
-    let arguments: Vec<_> = arguments(parameters)
-        .map(|argument| &argument.name)
+    let positions = parameters.iter().enumerate();
+    let arguments: Vec<_> = positions
+        .filter_map(|(position, parameter)| match parameter {
+            Parameter::Argument(argument) => {
+                let (field, binding) = (&argument.name, binding(position));
+                Some(quote!(#field: #binding))
+            }
+            Parameter::Extractor(_) => None,
+        })
         .collect();
     let arguments = (!arguments.is_empty())
         .then(|| quote!(#bowline::Args(#name { #(#arguments),* }): #bowline::Args<#name>,));
@@ -202,7 +214,7 @@ pub(crate) fn closure(name: &Ident, parameters: &[Parameter], bowline: &Path) ->
             let Parameter::Extractor(ty) = parameter else {
                 return None;
             };
-            let name = extractor_name(position);
+            let name = binding(position);
             Some(quote!(#name: #ty,))
         });
     quote!(#arguments #(#extractors)*)
@@ -228,22 +240,40 @@ fn arguments(parameters: &[Parameter]) -> impl Iterator<Item = &Argument> {
     })
 }
 
-fn extractor_name(position: usize) -> Ident {
-    format_ident!("extractor_{position}")
+/// Returns the name of a parameter where the function is called. It is not its own name, because a parameter may have
+/// the name of the function, and would shadow it.
+pub(crate) fn binding(position: usize) -> Ident {
+    format_ident!("parameter_{position}")
 }
 
 fn reject_mixed_arguments(parameters: Vec<Parameter>) -> Result<Vec<Parameter>> {
-    let args = parameters.iter().find_map(|parameter| match parameter {
+    let mut args = parameters.iter().filter_map(|parameter| match parameter {
         Parameter::Extractor(ty) if last_segment(ty).is_some_and(|name| name == "Args") => Some(ty),
         _ => None,
     });
-    match args {
-        Some(args) if has_arguments(&parameters) => {
-            let why = "use either plain parameters or one `Args<_>`, not both";
-            Err(Error::new_spanned(args, why))
-        }
-        _ => Ok(parameters),
+    let (first, second) = (args.next(), args.next());
+    if let Some(second) = second {
+        let why = "use one `Args<_>` with the fields of both";
+        return Err(Error::new_spanned(second, why));
     }
+    if let Some(args) = first.filter(|_| has_arguments(&parameters)) {
+        let why = "use either plain parameters or one `Args<_>`, not both";
+        return Err(Error::new_spanned(args, why));
+    }
+    Ok(parameters)
+}
+
+/// Returns whether a pattern is that of an extractor, such as `State(x)`: its type may have an alias.
+fn is_extractor_pattern(pattern: &Pat) -> bool {
+    let Pat::TupleStruct(pattern) = pattern else {
+        return false;
+    };
+    let last = pattern.path.segments.last();
+    last.is_some_and(|last| {
+        ["Args", "State", "Extension"]
+            .iter()
+            .any(|name| last.ident == name)
+    })
 }
 
 /// Returns whether a type has the name of an extractor.
@@ -255,7 +285,9 @@ fn has_extractor_name(ty: &Type) -> bool {
         return false;
     };
     match last.ident.to_string().as_str() {
-        "Context" | "Json" | "Meta" | "Principal" | "RequestedUri" => last.arguments.is_none(),
+        "Context" | "Json" | "Meta" | "Principal" | "RequestedUri" | "CompletionInput" => {
+            last.arguments.is_none()
+        }
         "Args" | "State" | "Extension" => !last.arguments.is_none(),
         "Arc" => has_type_argument(&last.arguments, |inner| {
             last_segment(inner).is_some_and(|name| name == "Caller")
@@ -312,7 +344,7 @@ impl ParameterOptions {
             let path = attribute.path();
             if path.is_ident("header") {
                 options.header = Some(attribute.parse_args()?);
-            } else if MACROS.iter().any(|name| path.is_ident(name)) {
+            } else if AttributeKind::of(path).is_some() {
                 options.read_tool_options(&attribute)?;
             } else if docs::is_doc(&attribute)
                 || path.is_ident("serde")
@@ -336,17 +368,16 @@ impl ParameterOptions {
                     Err(_) => ArgumentDefault::OfType,
                 };
             } else if meta.path.is_ident("name") {
-                self.renamed = Some(meta.value()?.parse()?);
+                self.renamed = Some(text(&meta)?);
             } else if meta.path.is_ident("extractor") {
                 self.kind = Some(ParameterKind::Extractor);
             } else if meta.path.is_ident("argument") {
                 self.kind = Some(ParameterKind::Argument);
             } else {
-                return Err(meta.error("expected one of: default, name, argument, extractor"));
+                let known = ["default", "name", "argument", "extractor"];
+                return Err(nearest(&meta, &known));
             }
             Ok(())
         })
     }
 }
-
-const MACROS: &[&str] = &["tool", "prompt", "resource"];

@@ -75,7 +75,7 @@ pub use bowline_types as types;
 pub use bowline_types::{CallToolResult, ErrorCode, Json, RequestId, RpcError};
 
 #[cfg(feature = "macros")]
-pub use bowline_macros::{prompt, resource, tool, tools};
+pub use bowline_macros::{completion, prompt, resource, tool, tools};
 
 /// Re-export of `schemars`, for `#[derive(JsonSchema)]` on arguments and output.
 pub use schemars;

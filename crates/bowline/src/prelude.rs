@@ -9,4 +9,4 @@ pub use crate::{
 pub use serde_json::json;
 
 #[cfg(feature = "macros")]
-pub use crate::{prompt, resource, tool, tools};
+pub use crate::{completion, prompt, resource, tool, tools};

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use bowline::client::Host;
 use bowline::prelude::*;
-use bowline::server::RequestedUri;
+use bowline::server::{CompletionInput, IntoDefinition, RequestedUri};
 use bowline::{Caller, ErrorCode, RpcError, types};
 use serde_json::{Value, json};
 
@@ -131,8 +131,8 @@ async fn forecast(city: String, day: u8) -> Result<String, RpcError> {
     }
 }
 
-async fn definition(tool: impl Into<Tool>) -> Value {
-    serde_json::to_value(tool.into().definition()).unwrap()
+async fn definition<M>(tool: impl IntoDefinition<Tool, M>) -> Value {
+    serde_json::to_value(Tool::of(tool).definition()).unwrap()
 }
 
 #[tool(deny_unknown)]
@@ -449,4 +449,184 @@ fn first_text(prompt: &bowline::Reply) -> String {
         .as_str()
         .unwrap()
         .to_owned()
+}
+
+type Shelf = State<Arc<Vec<&'static str>>>;
+
+/// The type of the first parameter is known by its pattern only, that of the second by its attribute.
+#[tool]
+async fn shelved(State(shelf): Shelf, #[tool(extractor)] again: Shelf, nth: usize) -> String {
+    assert!(Arc::ptr_eq(&shelf, &again.0));
+    shelf[nth].to_owned()
+}
+
+#[completion(prompt = "hello", argument = "language")]
+async fn languages(
+    input: CompletionInput,
+    country: Option<String>,
+) -> Result<Vec<String>, ToolError> {
+    let country = country.ok_or("the country is missing")?;
+    Ok(input.matching(["Danish", "Dutch", &country]).values)
+}
+
+#[tokio::test]
+async fn functions_with_an_attribute_can_be_called() {
+    assert_eq!(add(1, 2).await, 3);
+    assert_eq!(slowly("word".into()), "word");
+    assert_eq!(slowly("word".into()).into_inner(), "word".to_owned());
+    assert_eq!(slowly("word".into()).to_uppercase(), "WORD");
+    assert!(
+        review("x".into(), None, State("terse"))
+            .await
+            .ends_with("in terse style.")
+    );
+    assert_eq!(greet(), "Hello!");
+    assert_eq!(forecast("Oslo".into(), 1).await.unwrap(), "Oslo on day 1");
+}
+
+#[tokio::test]
+async fn extractors_are_recognized_by_pattern_and_by_attribute() {
+    let shelf = Arc::new(vec!["Emma", "Persuasion"]);
+    let client = Client::in_process(&Server::new("library", "1.0.0").state(shelf).tool(shelved))
+        .await
+        .unwrap();
+
+    let reply = client
+        .call_tool("shelved", json!({"nth": 1}))
+        .await
+        .unwrap();
+
+    assert_eq!(reply.text(), "Persuasion");
+    let tools = client.list_tools().await.unwrap();
+    let schema: Value = tools[0].input_schema.decode().unwrap();
+    assert_eq!(schema["required"], json!(["nth"]));
+}
+
+#[tokio::test]
+async fn a_completer_takes_what_is_typed_and_the_other_arguments() {
+    let server = Server::new("greeter", "1.0.0")
+        .prompt(greet)
+        .completer(languages);
+    let client = Client::in_process(&server).await.unwrap();
+    let reference = types::PromptReference::new("hello");
+
+    let complete = client.complete(reference.clone(), "language", "d");
+    let found = complete.context_argument("country", "Dansk").await.unwrap();
+    let failed = client
+        .complete(reference, "language", "d")
+        .await
+        .unwrap_err();
+
+    assert_eq!(found.values, ["Danish", "Dutch", "Dansk"]);
+    assert_eq!(failed.to_string(), "the country is missing (-32603)");
+}
+
+struct Notes(std::sync::Mutex<std::collections::BTreeMap<String, String>>);
+
+#[tools]
+impl Notes {
+    #[tool]
+    fn save(&self, title: String, text: String) {
+        self.0.lock().unwrap().insert(title, text);
+    }
+
+    /// Summarizes a note.
+    #[prompt]
+    async fn summarize(&self, title: String) -> Result<String, ToolError> {
+        Ok(format!("Summarize: {}", self.text(&title)?))
+    }
+
+    #[resource(uri = "notes://all", mime_type = "text/plain")]
+    fn all(&self) -> String {
+        let notes = self.0.lock().unwrap();
+        notes.keys().cloned().collect::<Vec<_>>().join(" ")
+    }
+
+    #[bowline::resource(uri = "notes://by-title/{title}")]
+    async fn note(&self, title: String) -> Result<String, ToolError> {
+        Ok(self.text(&title)?)
+    }
+
+    #[completion(template = "notes://by-title/{title}", argument = "title")]
+    async fn titles(&self, input: CompletionInput) -> types::Completion {
+        input.matching(self.0.lock().unwrap().keys().cloned())
+    }
+
+    fn text(&self, title: &str) -> Result<String, &'static str> {
+        self.0
+            .lock()
+            .unwrap()
+            .get(title)
+            .cloned()
+            .ok_or("no such note")
+    }
+}
+
+#[tokio::test]
+async fn a_toolbox_has_prompts_resources_and_completers_that_share_its_fields() {
+    let server = Server::new("notes", "1.0.0").toolbox(Notes(Default::default()));
+    let client = Client::in_process(&server).await.unwrap();
+
+    let note = json!({"title": "todo", "text": "buy rope"});
+    client.call_tool("save", note).await.unwrap();
+    let prompt = client
+        .get_prompt("summarize", json!({"title": "todo"}))
+        .await
+        .unwrap();
+    let all = client.read_resource("notes://all").await.unwrap();
+    let one = client.read_resource("notes://by-title/todo").await.unwrap();
+    let template = types::ResourceTemplateReference::new("notes://by-title/{title}");
+    let titles = client.complete(template, "title", "T").await.unwrap();
+
+    assert_eq!(prompt.description.as_deref(), Some("Summarizes a note."));
+    let text = types::ContentBlock::text("Summarize: buy rope");
+    assert_eq!(prompt.messages[0].content, text);
+    assert_eq!(
+        serde_json::to_value(&all.contents).unwrap()[0]["text"],
+        "todo"
+    );
+    assert_eq!(
+        serde_json::to_value(&one.contents).unwrap()[0]["text"],
+        "buy rope"
+    );
+    assert_eq!(titles.values, ["todo"]);
+    assert_eq!(client.list_tools().await.unwrap().len(), 1);
+}
+
+#[test]
+fn a_completer_without_its_state_is_an_error_of_the_server() {
+    #[completion(prompt = "hello", argument = "language")]
+    async fn known(input: CompletionInput, State(known): State<Vec<String>>) -> types::Completion {
+        input.matching(known)
+    }
+
+    let server = Server::new("greeter", "1.0.0")
+        .prompt(greet)
+        .completer(known);
+
+    let error = server.check().unwrap_err().to_string();
+    assert!(
+        error.contains("completer of argument `language` of prompt `hello`"),
+        "{error}"
+    );
+}
+
+/// A parameter may have the name of the function.
+#[tool]
+async fn name(name: String) -> String {
+    name
+}
+
+#[tokio::test]
+async fn a_parameter_may_have_the_name_of_its_function() {
+    let client = Client::in_process(&Server::new("names", "1.0.0").tool(name))
+        .await
+        .unwrap();
+
+    let reply = client
+        .call_tool("name", json!({"name": "Ada"}))
+        .await
+        .unwrap();
+
+    assert_eq!(reply.text(), name("Ada".into()).await);
 }

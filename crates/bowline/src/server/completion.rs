@@ -8,7 +8,11 @@ use std::sync::Arc;
 use bowline_types::{CompleteReference, CompleteRequestParams, Completion, ErrorCode, RpcError};
 
 use super::ServerDefinition;
+use super::extract::{HandlerRequirements, Parameters, RequiredState};
+use super::function::IntoDefinition;
+use super::handler::Handler;
 use super::pagination::ListEntry as _;
+use super::string_arguments::StringArgsHandler;
 use super::tool_error::ToolError;
 use super::visibility::Visibility;
 use crate::exchange::{BoxFuture, Context};
@@ -33,6 +37,7 @@ use crate::exchange::{BoxFuture, Context};
 pub struct Completer {
     pub(super) target: CompletionTarget,
     handler: Arc<dyn CompletionHandler>,
+    states: Vec<RequiredState>,
     visibility: Visibility,
 }
 
@@ -79,6 +84,16 @@ pub(super) enum CompletionTarget {
     Template { uri: String, variable: String },
 }
 
+/// No prompt has an empty name, so that this is reported as unknown.
+impl Default for CompletionTarget {
+    fn default() -> Self {
+        Self::Prompt {
+            name: String::new(),
+            argument: String::new(),
+        }
+    }
+}
+
 impl fmt::Display for CompletionTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -93,6 +108,48 @@ impl fmt::Display for CompletionTarget {
 }
 
 impl Completer {
+    /// Creates a completer from an `async fn` that takes up to eight extractors ([`Extract`](super::Extract)), among
+    /// them the [`CompletionInput`]. `reference` names the prompt or the resource template.
+    ///
+    /// The fields of its [`Args`](super::Args) are the other arguments, as far as the client has resolved them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use bowline::State;
+    /// use bowline::server::{Completer, CompletionInput};
+    /// use bowline::types::{Completion, PromptReference};
+    ///
+    /// async fn languages(input: CompletionInput, State(known): State<Arc<Vec<String>>>) -> Completion {
+    ///     input.matching(known.iter())
+    /// }
+    ///
+    /// let completer = Completer::new(PromptReference::new("greet"), "language", languages);
+    /// ```
+    pub fn new<H, E>(
+        reference: impl Into<CompleteReference>,
+        argument: impl Into<String>,
+        handler: H,
+    ) -> Self
+    where
+        H: Handler<E, Output: IntoCompletion, Future: Send>,
+        E: Parameters,
+    {
+        let requirements = HandlerRequirements::of::<E>();
+        Self {
+            target: CompletionTarget::new(&reference.into(), argument.into()).unwrap_or_default(),
+            handler: Arc::new(StringArgsHandler::<H, E>::new(handler, &requirements)),
+            states: requirements.states().to_vec(),
+            visibility: Visibility::default(),
+        }
+    }
+
+    /// Returns the completer that a function with `#[completion]` defines.
+    pub fn of<M>(function: impl IntoDefinition<Self, M>) -> Self {
+        function.into_definition()
+    }
+
     /// Creates a completer for an argument of a prompt.
     ///
     /// In the function, `?` makes a [`ToolError`] of any error.
@@ -123,6 +180,7 @@ impl Completer {
         Self {
             target: CompletionTarget::Prompt { name, argument },
             handler: Arc::new(CompletionFn(handler)),
+            states: Vec::new(),
             visibility: Visibility::default(),
         }
     }
@@ -163,6 +221,7 @@ impl Completer {
         Self {
             target: CompletionTarget::Template { uri, variable },
             handler: Arc::new(CompletionFn(handler)),
+            states: Vec::new(),
             visibility: Visibility::default(),
         }
     }
@@ -172,6 +231,10 @@ impl Completer {
     pub fn visible_to(mut self, filter: impl Fn(&Context) -> bool + Send + Sync + 'static) -> Self {
         self.visibility = Visibility::filtered(filter);
         self
+    }
+
+    pub(super) fn states(&self) -> &[RequiredState] {
+        &self.states
     }
 
     /// Replaces the handler by a [`CompletionHandler`].
@@ -202,7 +265,8 @@ pub(super) async fn complete(
         let why = "unknown prompt, resource template or argument";
         RpcError::new(ErrorCode::INVALID_PARAMS, why)
     };
-    let target = CompletionTarget::of(&params).ok_or_else(unknown)?;
+    let target = CompletionTarget::new(&params.reference, params.argument.name.clone())
+        .ok_or_else(unknown)?;
     let completers = definition.completers.snapshot();
     if !target.is_visible(definition, &cx) {
         return Err(unknown());
@@ -225,9 +289,8 @@ pub(super) async fn complete(
 
 impl CompletionTarget {
     /// Returns `None` for an unknown type of reference.
-    fn of(params: &CompleteRequestParams) -> Option<Self> {
-        let argument = params.argument.name.clone();
-        match &params.reference {
+    fn new(reference: &CompleteReference, argument: String) -> Option<Self> {
+        match reference {
             CompleteReference::Resource(of) => Some(Self::Template {
                 uri: of.uri.clone(),
                 variable: argument,

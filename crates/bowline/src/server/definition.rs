@@ -176,7 +176,6 @@ impl ServerDefinition {
         &self,
         is_concerned: impl Fn(&CompletionTarget) -> bool,
     ) {
-        let completers = self.completers.snapshot();
         let targets = completers.entries().keys();
         let orphaned: Vec<_> = targets
             .filter(|target| is_concerned(target) && !target.exists(self))
@@ -291,6 +290,11 @@ impl ServerDefinition {
         let mut errors = self.errors.clone();
         errors.extend(self.missing_states("tool", &self.tools.snapshot(), Tool::states));
         errors.extend(self.missing_states("prompt", &self.prompts.snapshot(), Prompt::states));
+        let completers = self.completers.snapshot();
+        for (target, entry) in completers.entries() {
+            let completer = format!("completer of {target}");
+            errors.extend(self.missing_state(&completer, entry, entry.item.states()));
+        }
         errors.extend(self.missing_states(
             "resource",
             &self.resources.snapshot(),
@@ -324,16 +328,25 @@ impl ServerDefinition {
     ) -> Vec<String> {
         let entries = snapshot.entries().iter();
         let missing = entries.flat_map(|(name, entry)| {
-            let required = required(&entry.item).iter();
-            required
-                .filter(|state| {
-                    !self.state.contains_type(state.id) && !entry.state.contains_type(state.id)
-                })
-                .map(move |state| (name, state.name))
+            let handler = format!("{kind} `{name}`");
+            self.missing_state(&handler, entry, required(&entry.item))
         });
+        missing.collect()
+    }
+
+    fn missing_state<T>(
+        &self,
+        handler: &str,
+        entry: &RegistryEntry<T>,
+        required: &[RequiredState],
+    ) -> Vec<String> {
+        let is_missing = |state: &&RequiredState| {
+            !self.state.contains_type(state.id) && !entry.state.contains_type(state.id)
+        };
+        let missing = required.iter().filter(is_missing);
         missing
-            .map(|(name, state)| {
-                format!("{kind} `{name}` requires `State<{state}>`; add it with `Server::state`")
+            .map(|RequiredState { name, .. }| {
+                format!("{handler} requires `State<{name}>`; add it with `Server::state`")
             })
             .collect()
     }

@@ -17,7 +17,7 @@ use crate::exchange::{Context, Principal};
 ///
 /// Implemented by [`Args`], [`State`], [`Extension`] (also in an `Option`), [`Context`], [`Principal`], `Arc<Caller>`,
 /// [`Meta`] (the `_meta` of the request), [`Json`] (the undecoded arguments) and, in resource handlers,
-/// [`RequestedUri`](super::RequestedUri).
+/// [`RequestedUri`](super::RequestedUri), in completers [`CompletionInput`](super::CompletionInput).
 ///
 /// # Examples
 ///
@@ -329,6 +329,26 @@ impl<T: Clone + Send + Sync + 'static> Extract for Option<Extension<T>> {
     fn extract(input: &HandlerInput) -> Result<Self, ExtractError> {
         Ok(Extension::extract(input).ok())
     }
+}
+
+/// A type of an argument in a function with `#[tool]` or its like. The macros check it, for the sake of its message.
+///
+/// `M` is inferred. With a single implementation the compiler would report what that lacks, instead of this message.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an argument",
+    label = "neither an argument nor an extractor that the macro recognizes",
+    note = "the type of an argument derives `serde::Deserialize` and `bowline::schemars::JsonSchema`",
+    note = "if it is an extractor under another name, put `#[tool(extractor)]` on the parameter"
+)]
+pub trait Argument<M> {}
+
+impl<T: DeserializeOwned + JsonSchema> Argument<()> for T {}
+impl<T: never::Never> Argument<fn(T)> for T {}
+
+mod never {
+    /// Not implemented by any type.
+    #[allow(unnameable_types, reason = "it is not used elsewhere")]
+    pub trait Never {}
 }
 
 fn missing<T>(what: &str) -> ExtractError {

@@ -16,8 +16,12 @@ pub use definition::ListKind;
 
 mod extract;
 pub use extract::{
-    Args, Extension, Extract, ExtractError, HandlerInput, HandlerRequirements, Parameters, State,
+    Args, Argument, Extension, Extract, ExtractError, HandlerInput, HandlerRequirements,
+    Parameters, State,
 };
+
+mod function;
+pub use function::{Definition, FunctionCall, FunctionOutput, IntoDefinition};
 
 mod handler;
 pub use handler::{BlockingHandler, Handler};
@@ -49,9 +53,7 @@ mod request_state;
 pub use request_state::RequestStateKeys;
 
 mod resource;
-pub use resource::{
-    IntoResourceTemplate, RequestedUri, Resource, ResourceHandler, ResourceTemplate, not_found,
-};
+pub use resource::{RequestedUri, Resource, ResourceHandler, ResourceTemplate, not_found};
 
 mod resource_list;
 pub use resource_list::IntoResourceList;
@@ -177,18 +179,19 @@ impl Server {
     ///
     /// let server = Server::new("clock", "1.0.0").tool(Tool::new("now", now).description("Returns the time."));
     /// ```
-    pub fn tool(self, tool: impl Into<Tool>) -> Self {
-        let tool = tool.into().registered().map_err(|error| error.to_string());
-        let added = tool.and_then(|tool| {
+    pub fn tool<M>(self, tool: impl IntoDefinition<Tool, M>) -> Self {
+        let tool = tool.into_definition().registered();
+        let added = tool.map_err(|error| error.to_string()).and_then(|tool| {
             let name = tool.name().to_owned();
             self.definition().add_tool(name, tool.into())
         });
         self.announce_added(added, ServerChange::Tools)
     }
 
-    /// Adds all tools of a [`Toolbox`], such as a type with `#[tools]` on its `impl` block.
+    /// Adds what a [`Toolbox`] has, such as a type with `#[tools]` on its `impl` block: tools, prompts, resources and
+    /// completers.
     pub fn toolbox(self, tools: impl Toolbox) -> Self {
-        tools.into_tools().into_iter().fold(self, Self::tool)
+        tools.add_to(self)
     }
 
     /// Adds a prompt. One with a duplicate name is left out, and [`check`](Self::check) returns an error.
@@ -202,8 +205,8 @@ impl Server {
     ///     .required("topic", "what it is about");
     /// let server = Server::new("poet", "1.0.0").prompt(haiku);
     /// ```
-    pub fn prompt(self, prompt: impl Into<Prompt>) -> Self {
-        let prompt = prompt.into();
+    pub fn prompt<M>(self, prompt: impl IntoDefinition<Prompt, M>) -> Self {
+        let prompt = prompt.into_definition();
         let name = prompt.name().to_owned();
         let added = self.definition().add_prompt(name, prompt.into());
         self.announce_added(added, ServerChange::Prompts)
@@ -219,8 +222,8 @@ impl Server {
     /// let readme = Resource::text("docs://readme", "readme", "Read me.").mime_type("text/plain");
     /// let server = Server::new("library", "1.0.0").resource(readme);
     /// ```
-    pub fn resource(self, resource: impl Into<Resource>) -> Self {
-        let resource = resource.into();
+    pub fn resource<M>(self, resource: impl IntoDefinition<Resource, M>) -> Self {
+        let resource = resource.into_definition();
         let uri = resource.uri().to_owned();
         let added = self.definition().add_resource(uri, resource.into());
         self.announce_added(added, ServerChange::Resources)
@@ -242,8 +245,11 @@ impl Server {
     /// let server = Server::new("library", "1.0.0").resource_template(page);
     /// assert!(server.check().is_ok());
     /// ```
-    pub fn resource_template(self, template: impl IntoResourceTemplate) -> Self {
-        let template = template.into_resource_template();
+    pub fn resource_template<M>(
+        self,
+        template: impl IntoDefinition<Result<ResourceTemplate>, M>,
+    ) -> Self {
+        let template = template.into_definition();
         let added = template
             .map_err(|error| error.to_string())
             .and_then(|template| {
@@ -285,8 +291,8 @@ impl Server {
 
     /// Adds a completer for an argument of a prompt or a variable of a resource template (`completion/complete`).
     /// [`check`](Self::check) returns an error if the prompt or the template does not have it.
-    pub fn completer(self, completer: impl Into<Completer>) -> Self {
-        let completer = completer.into();
+    pub fn completer<M>(self, completer: impl IntoDefinition<Completer, M>) -> Self {
+        let completer = completer.into_definition();
         let added = self.definition().add_completer(completer.into());
         self.with_error(added.err())
     }

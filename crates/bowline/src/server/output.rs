@@ -34,7 +34,8 @@ use super::tool_error::ToolError;
     label = "cannot be converted into a `CallToolResult`",
     note = "a tool returns text, a number, `Structured<T>`, content blocks, a `CallToolResult`, or a `Result` \
             of one of these with any error type that `ToolError` can be made from",
-    note = "return a type that derives `Serialize` and `JsonSchema` as `Structured(value)`"
+    note = "return a type that derives `Serialize` and `JsonSchema` as `Structured(value)`",
+    note = "if this is the future of an `async fn`, use `Tool::new` in place of `Tool::blocking`"
 )]
 pub trait IntoToolResult {
     /// Converts it into the result of `tools/call`.

@@ -11,6 +11,7 @@ use bowline_types::{
 use serde::Deserialize;
 
 use super::extract::{HandlerRequirements, Parameters, RequiredState};
+use super::function::IntoDefinition;
 use super::handler::Handler;
 use super::pagination::ListEntry;
 use super::string_arguments::{self, StringArgsHandler};
@@ -119,6 +120,11 @@ impl Prompt {
         Self::with_handler(bowline_types::Prompt::new(name), PromptFn(handler))
     }
 
+    /// Returns the prompt that a function with `#[prompt]` defines.
+    pub fn of<M>(function: impl IntoDefinition<Self, M>) -> Self {
+        function.into_definition()
+    }
+
     /// Creates a prompt from its definition and a [`PromptHandler`].
     pub fn with_handler(definition: bowline_types::Prompt, handler: impl PromptHandler) -> Self {
         Self {
@@ -221,13 +227,6 @@ impl Prompt {
             result.description.clone_from(&self.definition.description);
         }
         Ok(result)
-    }
-}
-
-/// A function that returns a prompt is accepted in place of the prompt.
-impl<F: FnOnce() -> Self> From<F> for Prompt {
-    fn from(make: F) -> Self {
-        make()
     }
 }
 

@@ -8,7 +8,7 @@
 use crate::Result;
 
 use super::registry::Snapshot;
-use super::{Prompt, Resource, ResourceTemplate, Server, Tool};
+use super::{IntoDefinition, Prompt, Resource, ResourceTemplate, Server, Tool};
 
 /// The tools of a running server: `server.tools().add(tool)`.
 ///
@@ -64,8 +64,8 @@ impl ToolsHandle<'_> {
     /// # Errors
     ///
     /// As [`Tool::check`]; the tools are unchanged then.
-    pub fn add(&self, tool: impl Into<Tool>) -> Result<()> {
-        let tool = tool.into().registered()?;
+    pub fn add<M>(&self, tool: impl IntoDefinition<Tool, M>) -> Result<()> {
+        let tool = tool.into_definition().registered()?;
         let tools = &self.0.definition().tools;
         let old = tools.change(|tools| tools.add(tool.name().to_owned(), tool));
         drop(old);
@@ -99,8 +99,8 @@ impl ToolsHandle<'_> {
 impl PromptsHandle<'_> {
     /// Adds a prompt, or replaces the one with the same name, and notifies subscribers. Completers for arguments that
     /// the new one does not have are removed.
-    pub fn add(&self, prompt: impl Into<Prompt>) {
-        let prompt = prompt.into();
+    pub fn add<M>(&self, prompt: impl IntoDefinition<Prompt, M>) {
+        let prompt = prompt.into_definition();
         let (name, definition) = (prompt.name().to_owned(), self.0.definition());
         let add = |prompts: &mut Snapshot<_>| prompts.add(name.clone(), prompt);
         if definition.prompts.change(add).is_some() {
@@ -136,8 +136,8 @@ impl PromptsHandle<'_> {
 
 impl ResourcesHandle<'_> {
     /// Adds a resource, or replaces the one with the same URI, and notifies subscribers.
-    pub fn add(&self, resource: impl Into<Resource>) {
-        let resource = resource.into();
+    pub fn add<M>(&self, resource: impl IntoDefinition<Resource, M>) {
+        let resource = resource.into_definition();
         let resources = &self.0.definition().resources;
         let old = resources.change(|all| all.add(resource.uri().to_owned(), resource));
         drop(old);

@@ -11,6 +11,7 @@ use bowline_types::{
 
 use super::contents::{Contents, IntoReadResult};
 use super::extract::{HandlerRequirements, Parameters, RequiredState};
+use super::function::IntoDefinition;
 use super::handler::Handler;
 use super::pagination::{CacheHints, ListEntry};
 use super::string_arguments::StringArgsHandler;
@@ -129,6 +130,11 @@ impl Resource {
     {
         let handler = move |requested: RequestedUri, cx| handler(requested.uri, cx);
         Self::with_handler(bowline_types::Resource::new(uri, name), ResourceFn(handler))
+    }
+
+    /// Returns the resource that a function with `#[resource]` defines.
+    pub fn of<M>(function: impl IntoDefinition<Self, M>) -> Self {
+        function.into_definition()
     }
 
     /// Creates a resource with a constant text.
@@ -256,6 +262,15 @@ impl ResourceTemplate {
         Ok(Self::with_handler(template, name, ResourceFn(handler)))
     }
 
+    /// Returns the resource template that a function with `#[resource]` defines.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Misuse`](crate::Error::Misuse) if its URI template is not a valid [`UriTemplate`].
+    pub fn of<M>(function: impl IntoDefinition<Result<Self>, M>) -> Result<Self> {
+        function.into_definition()
+    }
+
     /// Creates a resource template from a [`UriTemplate`] and a [`ResourceHandler`].
     pub fn with_handler(
         template: UriTemplate,
@@ -354,39 +369,10 @@ macro_rules! resource_setters {
 
 resource_setters!(Resource ResourceTemplate);
 
-/// A function that returns a resource is accepted in place of the resource.
-impl<F: FnOnce() -> Self> From<F> for Resource {
-    fn from(make: F) -> Self {
-        make()
-    }
-}
-
-/// A type that [`Server::resource_template`](super::Server::resource_template) accepts: a resource template, a
-/// `Result` of one, or a function that returns either.
-pub trait IntoResourceTemplate {
-    /// Converts it into a resource template.
-    ///
-    /// # Errors
-    ///
-    /// If the URI template is invalid.
-    fn into_resource_template(self) -> Result<ResourceTemplate>;
-}
-
-impl IntoResourceTemplate for ResourceTemplate {
-    fn into_resource_template(self) -> Result<Self> {
-        Ok(self)
-    }
-}
-
-impl IntoResourceTemplate for Result<ResourceTemplate> {
-    fn into_resource_template(self) -> Self {
-        self
-    }
-}
-
-impl<F: FnOnce() -> R, R: IntoResourceTemplate> IntoResourceTemplate for F {
-    fn into_resource_template(self) -> Result<ResourceTemplate> {
-        self().into_resource_template()
+/// A template that was not checked yet, as `Server::resource_template` takes it.
+impl From<ResourceTemplate> for Result<ResourceTemplate> {
+    fn from(template: ResourceTemplate) -> Self {
+        Ok(template)
     }
 }
 

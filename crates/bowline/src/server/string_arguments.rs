@@ -1,13 +1,14 @@
-//! The handler for an `async fn` of extractors behind a prompt or a resource, whose arguments are strings.
+//! The handler for an `async fn` of extractors behind a prompt, a resource or a completer, whose arguments are strings.
 
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
 
 use bowline_types::{
-    ErrorCode, GetPromptResult, Json, PromptArgument, ReadResourceResult, RpcError,
+    Completion, ErrorCode, GetPromptResult, Json, PromptArgument, ReadResourceResult, RpcError,
 };
 use serde_json::{Map, Value};
 
+use super::completion::{CompletionHandler, CompletionInput, IntoCompletion};
 use super::contents::IntoReadResult;
 use super::extract::{Extract, ExtractError, HandlerInput, HandlerRequirements, Parameters};
 use super::handler::Handler;
@@ -113,6 +114,36 @@ where
             cx.extensions_mut().insert(requested);
             let parameters = self.extract(variables.into_iter(), cx)?;
             self.handler.run(parameters).await.into_read_result(&uri)
+        })
+    }
+}
+
+impl<H, E> CompletionHandler for StringArgsHandler<H, E>
+where
+    H: Handler<E, Output: IntoCompletion, Future: Send>,
+    E: Parameters,
+{
+    fn complete<'a>(
+        &'a self,
+        input: CompletionInput,
+        mut cx: Context,
+    ) -> BoxFuture<'a, Result<Completion, RpcError>> {
+        Box::pin(async move {
+            let texts = input.arguments.clone().into_iter();
+            let texts = texts.map(|(name, text)| (name, VariableValue::Text(text)));
+            cx.extensions_mut().insert(input);
+            let parameters = self.extract(texts, cx)?;
+            self.handler.run(parameters).await.into_completion()
+        })
+    }
+}
+
+/// Available in completers only.
+impl Extract for CompletionInput {
+    fn extract(input: &HandlerInput) -> Result<Self, ExtractError> {
+        let typed = input.context().extensions().get::<Self>();
+        typed.cloned().ok_or_else(|| {
+            ExtractError::server("`CompletionInput` is available in completers only")
         })
     }
 }

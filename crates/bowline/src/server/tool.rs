@@ -33,12 +33,13 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::extract::{HandlerInput, HandlerRequirements, Parameters, RequiredState};
+use super::function::IntoDefinition;
 use super::handler::{BlockingHandler, Handler};
 use super::lint;
 use super::output::{self, IntoToolResult};
-use super::schema;
 use super::tool_error::ToolError;
 use super::visibility::Visibility;
+use super::{Server, schema};
 use crate::exchange::{CancelMode, Context};
 use crate::layer::Layer;
 use crate::{Error, Result};
@@ -187,6 +188,26 @@ impl Tool {
     {
         let definition = bowline_types::Tool::new(name, schema);
         Self::from_parts(definition, JsonHandler(handler))
+    }
+
+    /// Returns the tool that a function with `#[tool]` defines.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(feature = "macros")] {
+    /// use bowline::prelude::*;
+    ///
+    /// #[tool]
+    /// async fn now() -> &'static str {
+    ///     "noon"
+    /// }
+    ///
+    /// let server = Server::new("clock", "1.0.0").tool(Tool::of(now).title("Time"));
+    /// # }
+    /// ```
+    pub fn of<M>(function: impl IntoDefinition<Self, M>) -> Self {
+        function.into_definition()
     }
 
     /// Creates a tool from its definition and a [`ToolHandler`].
@@ -594,7 +615,8 @@ impl Tool {
     }
 }
 
-/// A collection of tools, such as a type with `#[tools]` on its `impl` block.
+/// A collection of tools, and of prompts, resources and completers beside them, such as a type with `#[tools]` on its
+/// `impl` block.
 ///
 /// # Examples
 ///
@@ -612,33 +634,24 @@ impl Tool {
 /// let server = Server::new("clock", "1.0.0").toolbox(Clock);
 /// assert_eq!(server.tools().names(), ["now", "zone"]);
 /// ```
-pub trait Toolbox {
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a `Toolbox`",
+    label = "not a collection of tools",
+    note = "put `#[tools]` on its `impl` block, and `#[tool]` on the methods"
+)]
+pub trait Toolbox: Sized {
     /// Returns the tools, which share `self`.
     fn into_tools(self) -> Vec<Tool>;
+
+    /// Adds everything that it has to a server. By default these are its tools.
+    fn add_to(self, server: Server) -> Server {
+        self.into_tools().into_iter().fold(server, Server::tool)
+    }
 }
 
 impl<T: Into<Tool>> Toolbox for Vec<T> {
     fn into_tools(self) -> Vec<Tool> {
         self.into_iter().map(Into::into).collect()
-    }
-}
-
-/// A function that returns a tool is accepted in place of the tool.
-///
-/// # Examples
-///
-/// ```
-/// use bowline::{Server, Tool};
-///
-/// fn noon() -> Tool {
-///     Tool::new("noon", async || "noon").description("Returns the time.")
-/// }
-///
-/// let server = Server::new("clock", "1.0.0").tool(noon);
-/// ```
-impl<F: FnOnce() -> Self> From<F> for Tool {
-    fn from(make: F) -> Self {
-        make()
     }
 }
 

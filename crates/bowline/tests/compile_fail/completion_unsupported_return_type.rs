@@ -1,0 +1,12 @@
+//! A completer that returns one text.
+
+use bowline::prelude::*;
+
+use bowline::server::CompletionInput;
+
+#[completion(prompt = "greet", argument = "language")]
+async fn languages(input: CompletionInput) -> String {
+    input.value
+}
+
+fn main() {}

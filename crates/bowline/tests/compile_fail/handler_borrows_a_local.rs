@@ -1,0 +1,11 @@
+//! A closure that borrows.
+
+use bowline::prelude::*;
+
+fn main() {
+    let name = String::from("Ada");
+    let _ = Tool::new("name", || {
+        let name = &name;
+        std::future::ready(name.clone())
+    });
+}

@@ -1,0 +1,9 @@
+//! A type without `#[tools]`.
+
+use bowline::prelude::*;
+
+struct Counter;
+
+fn main() {
+    let _ = Server::new("counter", "1.0.0").toolbox(Counter);
+}

@@ -1,0 +1,12 @@
+//! An extractor behind an alias, without a pattern.
+
+use bowline::prelude::*;
+
+type Name = State<&'static str>;
+
+#[tool]
+async fn name(name: Name) -> &'static str {
+    name.0
+}
+
+fn main() {}

@@ -1,0 +1,13 @@
+//! An argument whose type derives nothing.
+
+use bowline::prelude::*;
+
+struct Place;
+
+#[tool]
+async fn weather(place: Place) -> &'static str {
+    let _ = place;
+    "sunny"
+}
+
+fn main() {}

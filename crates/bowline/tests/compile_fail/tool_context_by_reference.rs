@@ -1,0 +1,10 @@
+//! A reference to the context.
+
+use bowline::prelude::*;
+
+#[tool]
+async fn id(cx: &Context) -> String {
+    cx.request_id().to_string()
+}
+
+fn main() {}

@@ -1,0 +1,8 @@
+//! `#[tool]` on a struct.
+
+use bowline::prelude::*;
+
+#[tool]
+struct Counter;
+
+fn main() {}

@@ -1,0 +1,12 @@
+//! The return value of a synchronous tool, as a plain value.
+
+use bowline::prelude::*;
+
+#[tool]
+fn shout(text: String) -> String {
+    text.to_uppercase()
+}
+
+fn main() {
+    let text: String = shout("hi".into());
+}

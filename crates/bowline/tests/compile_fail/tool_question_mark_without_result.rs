@@ -1,0 +1,10 @@
+//! `?` in a tool that returns no `Result`.
+
+use bowline::prelude::*;
+
+#[tool]
+async fn motd() -> String {
+    std::fs::read_to_string("/etc/motd")?
+}
+
+fn main() {}
