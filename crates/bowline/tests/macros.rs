@@ -142,7 +142,7 @@ async fn strict(a: i64) -> i64 {
 
 #[test]
 fn deny_unknown_closes_the_schema() {
-    let schema: Value = strict().definition().input_schema.decode().unwrap();
+    let schema: Value = Tool::of(strict).definition().input_schema.decode().unwrap();
 
     assert_eq!(schema["additionalProperties"], false);
 }
@@ -256,8 +256,12 @@ async fn a_call_without_the_scopes_of_a_tool_is_refused() {
     let Err(bowline::Error::Rpc(error)) = refused else {
         panic!("expected an error response, got {refused:?}");
     };
-    let data = error.data.unwrap().to_string();
-    assert_eq!(data, r#"{"requiredScopes":["files:read","files:write"]}"#);
+    let data: Value = error.data.unwrap().decode().unwrap();
+    let scopes = json!(["files:read", "files:write"]);
+    assert_eq!(
+        data,
+        json!({"requiredScopes": scopes, "missingScopes": scopes})
+    );
 }
 
 #[tokio::test]

@@ -663,7 +663,7 @@ async fn the_question_mark_makes_a_tool_error_of_every_error_in_the_closures_of_
                 Err(RpcError::invalid_params("not today"))?
             }))
             .tool(Tool::raw("text", any, async |_, _| Err("as a text".into())))
-            .prompt(Prompt::raw("io", async |_, _| Ok(no_such_file()?)))
+            .prompt(Prompt::raw("io", async |_, _| Ok(no_such_file()?)).optional("name", ""))
             .prompt(Prompt::raw("rpc", async |_, _| {
                 Err::<&str, _>(RpcError::invalid_params("not today").into())
             }))

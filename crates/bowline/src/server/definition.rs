@@ -176,6 +176,7 @@ impl ServerDefinition {
         &self,
         is_concerned: impl Fn(&CompletionTarget) -> bool,
     ) {
+        let completers = self.completers.snapshot();
         let targets = completers.entries().keys();
         let orphaned: Vec<_> = targets
             .filter(|target| is_concerned(target) && !target.exists(self))
@@ -306,7 +307,6 @@ impl ServerDefinition {
             &templates,
             ResourceTemplate::states,
         ));
-        let completers = self.completers.snapshot();
         let targets = completers.entries().keys();
         errors.extend(
             targets
