@@ -87,9 +87,8 @@ impl ClientBuilder {
     ///   change; cached results are dropped, and the log level is set again.
     /// * [`Client::closed`] resolves only if the client is closed or gives up.
     ///
-    /// It has no effect over Streamable HTTP, where requests have no connection in common, and the client initializes
-    /// again by itself if a legacy server asks for it; nor in process, and with [`Client::from_wire`], whose wire
-    /// cannot be opened again.
+    /// It has no effect over Streamable HTTP, where requests have no connection in common and the handshake of a legacy
+    /// server is repeated anyway; nor in process, and with [`Client::from_wire`], whose wire cannot be opened again.
     ///
     /// # Examples
     ///
