@@ -248,7 +248,9 @@ async fn before_initialize_only_ping_is_answered(env: ScenarioEnv) {
 async fn neither_side_sends_other_messages_during_the_handshake(env: ScenarioEnv) {
     // A client waits for the result of `initialize`.
     let (wire, mut server) = testing::scripted_peer();
-    let client = Client::from_wire(wire).protocol_version(env.version());
+    let client = Client::from_wire(wire)
+        .protocol_version(env.version())
+        .connect_timeout(Duration::MAX);
     let connecting = tokio::spawn(client.into_future());
     let id = server.expect("initialize").await.hold();
     server.expect_nothing().await;
