@@ -23,14 +23,14 @@ async fn connect() -> (LegacyServer, Client) {
 #[tokio::test(start_paused = true)]
 async fn a_call_dropped_before_its_post_gets_a_connection_is_withdrawn() {
     let (server, client) = connect().await;
-    server.hold(HoldStage::ClientBuilder, CALL);
+    server.hold(HoldStage::Connect, CALL);
     let first = client.call_tool("slow", ()).start();
     let second = client.call_tool("quick", ()).start();
     run_until_idle().await;
 
     drop((first, second));
     run_until_idle().await;
-    server.release(HoldStage::ClientBuilder, CALL);
+    server.release(HoldStage::Connect, CALL);
     let third = client.call_tool("quick", ()).await;
 
     assert!(third.is_ok(), "{third:?}");

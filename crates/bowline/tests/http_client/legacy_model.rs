@@ -110,8 +110,8 @@ fn delays(seed: u64) -> impl FnMut(HoldStage, &str) -> u64 + Send {
     let mut random = SplitMix64(seed ^ 0x5eed);
     move |stage, _| match (stage, random.below(4)) {
         (_, 0 | 1) => 0,
-        (HoldStage::ClientBuilder, 2) => random.below(20),
-        (HoldStage::ClientBuilder, _) => random.below(300),
+        (HoldStage::Connect, 2) => random.below(20),
+        (HoldStage::Connect, _) => random.below(300),
         (HoldStage::Transit, 2) => random.below(80),
         // Longer than a cancel waits after its request.
         (HoldStage::Transit, _) => random.below(250),

@@ -29,7 +29,7 @@ pub(crate) const LEGACY: &str = "2025-11-25";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum HoldStage {
     /// Before the connection reads the body.
-    ClientBuilder,
+    Connect,
     /// Between the connection and the server.
     Transit,
     /// After the server has processed it, before the head of the response arrives.
@@ -285,7 +285,7 @@ impl HttpClient for LegacyServer {
                 Some(method) => format!("{} {method}", head.method),
                 None => head.method.to_string(),
             };
-            server.wait_at(HoldStage::ClientBuilder, &label).await;
+            server.wait_at(HoldStage::Connect, &label).await;
             if server.state().is_down {
                 return Err(connection_refused());
             }

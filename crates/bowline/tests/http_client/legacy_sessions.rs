@@ -331,10 +331,10 @@ async fn a_cancel_sent_before_the_404_names_the_old_session_and_its_call_is_not_
 #[tokio::test(start_paused = true)]
 async fn a_call_dropped_while_its_session_is_reopened_is_neither_posted_again_nor_cancelled() {
     for (stage, label) in [
-        (HoldStage::ClientBuilder, INITIALIZE),
+        (HoldStage::Connect, INITIALIZE),
         (HoldStage::Transit, INITIALIZE),
         (HoldStage::Head, INITIALIZE),
-        (HoldStage::ClientBuilder, INITIALIZED),
+        (HoldStage::Connect, INITIALIZED),
         (HoldStage::Head, INITIALIZED),
     ] {
         let server = LegacyServer::start();
@@ -359,13 +359,13 @@ async fn a_call_dropped_while_its_session_is_reopened_is_neither_posted_again_no
 async fn a_call_dropped_before_it_is_posted_again_is_withdrawn() {
     let server = LegacyServer::start();
     let (_client, call) = start_held_call(&server, HoldStage::Head, INITIALIZED).await;
-    server.hold(HoldStage::ClientBuilder, CALL);
+    server.hold(HoldStage::Connect, CALL);
     server.release(HoldStage::Head, INITIALIZED);
     run_until_idle().await;
 
     drop(call);
     run_until_idle().await;
-    server.release(HoldStage::ClientBuilder, CALL);
+    server.release(HoldStage::Connect, CALL);
 
     let refused = vec![format!("{CALL} s1")];
     assert_eq!(outcome(&server).await, (refused, 0));
@@ -417,13 +417,13 @@ async fn a_cancel_names_the_session_of_its_request_even_if_that_is_not_the_curre
 #[tokio::test(start_paused = true)]
 async fn the_first_call_waits_for_the_get_stream_so_that_no_notification_is_missed() {
     let server = LegacyServer::start();
-    server.hold(HoldStage::ClientBuilder, "GET");
+    server.hold(HoldStage::Connect, "GET");
     let client = server.connect().await;
     let call = client.call_tool("quick", ()).start();
 
     run_until_idle().await;
     assert_eq!(find(&server, CALL, "s1").len(), 0);
-    server.release(HoldStage::ClientBuilder, "GET");
+    server.release(HoldStage::Connect, "GET");
 
     assert!(call.await.is_ok());
     let processed = server.processed();
@@ -488,10 +488,10 @@ async fn a_call_made_during_a_failed_reopening_starts_its_own_reopening() {
 
     server.state().is_down = true;
     server.release(HoldStage::Transit, INITIALIZE);
-    server.hold(HoldStage::ClientBuilder, INITIALIZE);
+    server.hold(HoldStage::Connect, INITIALIZE);
     run_until_idle().await;
     server.state().is_down = false;
-    server.release(HoldStage::ClientBuilder, INITIALIZE);
+    server.release(HoldStage::Connect, INITIALIZE);
 
     assert!(joined.await.is_ok());
 }

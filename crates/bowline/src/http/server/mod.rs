@@ -25,6 +25,7 @@ pub(crate) use running_request::{PendingResponse, RunningRequest};
 
 mod serve;
 pub use serve::BoundServer;
+#[cfg(feature = "testing")]
 pub(crate) use serve::accept;
 
 #[cfg(feature = "tls")]
