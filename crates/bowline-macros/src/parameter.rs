@@ -106,6 +106,10 @@ impl Argument {
             header,
             ..
         } = self;
+        let ty = match self.is_plain() {
+            true => self.type_parameter().into_token_stream(),
+            false => ty.into_token_stream(),
+        };
         let default = match &self.default {
             ArgumentDefault::None => None,
             ArgumentDefault::OfType => Some(quote!(#[serde(default)])),
@@ -139,7 +143,12 @@ impl Argument {
 
     /// Returns whether no attribute changes how the type is deserialized or described.
     fn is_plain(&self) -> bool {
-        self.attributes.iter().all(docs::is_doc)
+        let has_default = !matches!(self.default, ArgumentDefault::None);
+        !has_default && self.attributes.iter().all(docs::is_doc)
+    }
+
+    fn type_parameter(&self) -> Ident {
+        format_ident!("__{}", ident_name(&self.name))
     }
 
     fn default_function(&self) -> Option<TokenStream> {
@@ -169,20 +178,28 @@ pub(crate) fn arguments_type(
     if arguments.is_empty() {
         return TokenStream::new();
     }
+    // Each plain field has a type parameter, so that the derives demand nothing of its type: a missing trait is reported
+    // once, by `is_argument`, and not at each use in the code that they generate.
+    let plain = arguments.iter().filter(|argument| argument.is_plain());
+    let generics = plain.clone().map(|argument| {
+        let (parameter, ty) = (argument.type_parameter(), &argument.ty);
+        quote!(#parameter = #ty)
+    });
     let fields = arguments.iter().map(|argument| argument.field());
     let defaults = arguments
         .iter()
         .filter_map(|argument| argument.default_function());
-    let checks = arguments.iter().filter(|argument| argument.is_plain());
     let checks =
-        checks.map(|Argument { ty, .. }| quote_spanned!(ty.span()=> is_argument::<#ty, _>();));
+        plain.map(|Argument { ty, .. }| quote_spanned!(ty.span()=> is_argument::<#ty, _>();));
+    let schema_name = name.to_string();
     let serde = quote!(#bowline::serde).to_string();
     let schemars = quote!(#bowline::schemars).to_string();
     quote! {
+        #[allow(non_camel_case_types, reason = "a type parameter has the name of its field")]
         #[derive(#bowline::serde::Deserialize, #bowline::schemars::JsonSchema)]
         #[serde(crate = #serde)]
-        #[schemars(crate = #schemars)]
-        struct #name {
+        #[schemars(crate = #schemars, rename = #schema_name)]
+        struct #name<#(#generics),*> {
             #(#fields,)*
         }
         #(#defaults)*

@@ -164,8 +164,9 @@ impl OAuth {
     /// ```
     /// use bowline_auth::client::OAuth;
     ///
+    /// let trusted = String::from("https://id.example.com");
     /// let oauth = OAuth::new("https://example.com/mcp")
-    ///     .choose_issuer(|issuers| issuers.iter().find(|it| it.ends_with(".example.com")).cloned());
+    ///     .choose_issuer(move |issuers| issuers.iter().find(|issuer| **issuer == trusted).cloned());
     /// ```
     pub fn choose_issuer(
         mut self,
@@ -202,6 +203,19 @@ impl OAuth {
     /// `assertion` receives the issuer of the authorization server, which belongs into the `aud` of the JWT: that of
     /// the [`client`](Self::client), which is required. It is called once per token, and not at all if the MCP server
     /// names another issuer.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::path::PathBuf;
+    /// use bowline_auth::client::{OAuth, Secret};
+    ///
+    /// let path = PathBuf::from("/var/run/secrets/token");
+    /// let oauth = OAuth::new("https://example.com/mcp").workload(move |_issuer| {
+    ///     let path = path.clone();
+    ///     async move { Ok(Secret::new(std::fs::read_to_string(path)?)) }
+    /// });
+    /// ```
     pub fn workload<F, Fut>(mut self, assertion: F) -> Self
     where
         F: Fn(String) -> Fut + Send + Sync + 'static,

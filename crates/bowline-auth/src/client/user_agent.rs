@@ -35,10 +35,13 @@ pub trait AuthorizationPrompt: Send {
 ///
 /// ```
 /// use bowline_auth::client::{EmbeddedBrowser, OAuth};
-/// # async fn show_in_a_view(url: String) -> Result<String, std::io::Error> { Ok(url) }
+/// # #[derive(Clone)] struct View;
+/// # impl View { async fn show(&self, url: String) -> Result<String, std::io::Error> { Ok(url) } }
 ///
-/// let browser = EmbeddedBrowser::new("https://app.example.com/callback", async |url| {
-///     Ok(show_in_a_view(url).await?)
+/// let view = View;
+/// let browser = EmbeddedBrowser::new("https://app.example.com/callback", move |url| {
+///     let view = view.clone();
+///     async move { Ok(view.show(url).await?) }
 /// });
 /// let oauth = OAuth::new("https://example.com/mcp").user_agent(browser);
 /// ```

@@ -125,14 +125,16 @@ impl ClientBuilder {
     ///
     /// ```
     /// # async fn example(server: bowline::Server) -> bowline::Result<()> {
+    /// use std::sync::{Arc, Mutex};
     /// use bowline::{Client, exchange::TraceContext};
     ///
-    /// fn current_trace() -> Option<TraceContext> {
-    ///     // … of the current span, from your tracing system
-    /// #   None
-    /// }
-    ///
-    /// let client = Client::in_process(&server).trace(current_trace).await?;
+    /// // In place of the current span of your tracing system.
+    /// let current: Arc<Mutex<Option<TraceContext>>> = Arc::default();
+    /// let trace = {
+    ///     let current = current.clone();
+    ///     move || current.lock().ok()?.clone()
+    /// };
+    /// let client = Client::in_process(&server).trace(trace).await?;
     /// # Ok(()) }
     /// ```
     pub fn trace(
@@ -152,9 +154,10 @@ impl ClientBuilder {
     ///
     /// ```
     /// # async fn example(server: bowline::Server) -> bowline::Result<()> {
+    /// let (messages, received) = std::sync::mpsc::channel();
     /// let client = bowline::Client::in_process(&server)
     ///     .log_level(bowline::types::LoggingLevel::Info)
-    ///     .on_log(|message| eprintln!("{:?}: {}", message.level, message.data))
+    ///     .on_log(move |message| drop(messages.send(message)))
     ///     .await?;
     /// # Ok(()) }
     /// ```
@@ -170,6 +173,22 @@ impl ClientBuilder {
     /// unknown methods.
     ///
     /// It is called like the callback of [`ClientBuilder::on_log`], after the cache has evicted what changed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(server: bowline::Server) -> bowline::Result<()> {
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    ///
+    /// let count = Arc::new(AtomicUsize::new(0));
+    /// let counter = count.clone();
+    /// let client = bowline::Client::in_process(&server)
+    ///     .on_notification(move |_| drop(counter.fetch_add(1, Ordering::Relaxed)))
+    ///     .await?;
+    /// println!("{} notifications", count.load(Ordering::Relaxed));
+    /// # Ok(()) }
+    /// ```
     pub fn on_notification(
         mut self,
         on_notification: impl Fn(&Notification) + Send + Sync + 'static,
@@ -188,7 +207,8 @@ impl ClientBuilder {
     ///
     /// ```
     /// # async fn example(wire: impl bowline::wire::Wire) -> bowline::Result<()> {
-    /// let connect = bowline::Client::from_wire(wire).on_error(|error| eprintln!("the server is confused: {error}"));
+    /// let name = String::from("weather");
+    /// let connect = bowline::Client::from_wire(wire).on_error(move |error| eprintln!("{name}: {error}"));
     /// # let _ = connect; Ok(()) }
     /// ```
     pub fn on_error(mut self, on_error: impl Fn(&Error) + Send + Sync + 'static) -> Self {

@@ -23,18 +23,20 @@ impl<D, F> Deferred<D, F> {
     ///
     /// If the builder was polled already: the work is running, and a change would have no effect.
     pub(super) fn draft(&mut self) -> &mut D {
-        match self {
-            Self::Draft(draft) => draft,
-            Self::Running(_) | Self::Starting => panic!("{POLLED}"),
-        }
+        let draft = match self {
+            Self::Draft(draft) => Some(draft),
+            Self::Running(_) | Self::Starting => None,
+        };
+        draft.expect(NOT_POLLED)
     }
 
     /// Like [`draft`](Self::draft), by value.
     pub(super) fn into_draft(self) -> D {
-        match self {
-            Self::Draft(draft) => draft,
-            Self::Running(_) | Self::Starting => panic!("{POLLED}"),
-        }
+        let draft = match self {
+            Self::Draft(draft) => Some(draft),
+            Self::Running(_) | Self::Starting => None,
+        };
+        draft.expect(NOT_POLLED)
     }
 }
 
@@ -52,11 +54,12 @@ impl<D, F: Future + Unpin> Deferred<D, F> {
         if let Self::Draft(_) = self {
             *self = Self::Running(start(std::mem::replace(self, Self::Starting).into_draft()));
         }
-        match self {
-            Self::Running(future) => Pin::new(future).poll(cx),
-            Self::Draft(_) | Self::Starting => panic!("polled after a panic"),
-        }
+        let running = match self {
+            Self::Running(future) => Some(future),
+            Self::Draft(_) | Self::Starting => None,
+        };
+        Pin::new(running.expect("`start` does not panic")).poll(cx)
     }
 }
 
-const POLLED: &str = "the builder was polled already; set its options first";
+const NOT_POLLED: &str = "options are set before the builder is polled";

@@ -71,13 +71,18 @@ impl Host {
     /// # Examples
     ///
     /// ```
+    /// use std::sync::Arc;
     /// use bowline::client::Host;
     /// use bowline::types::ElicitResult;
     /// use serde_json::json;
     ///
-    /// let host = Host::new().elicitation(async |form| {
-    ///     println!("{}", form.message);
-    ///     ElicitResult::accept(json!({"name": "Ada"}))
+    /// let user = Arc::new(String::from("Ada"));
+    /// let host = Host::new().elicitation(move |form| {
+    ///     let user = user.clone();
+    ///     async move {
+    ///         println!("{}", form.message);
+    ///         ElicitResult::accept(json!({"name": *user}))
+    ///     }
     /// });
     /// ```
     pub fn elicitation<F>(
@@ -93,6 +98,22 @@ impl Host {
 
     /// Sets the function that asks the user for consent to open a URL (URL mode elicitation). It must not open the URL
     /// before the user agrees.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::client::Host;
+    /// use bowline::types::{ElicitAction, ElicitResult};
+    ///
+    /// let trusted = String::from("https://pay.example.com/");
+    /// let host = Host::new().elicitation_url(move |asked| {
+    ///     let action = match asked.url.starts_with(&trusted) {
+    ///         true => ElicitAction::Accept,
+    ///         false => ElicitAction::Decline,
+    ///     };
+    ///     async move { ElicitResult::new(action) }
+    /// });
+    /// ```
     pub fn elicitation_url<F>(
         mut self,
         handler: impl Fn(ElicitRequestUrlParams) -> F + Send + Sync + 'static,
@@ -112,9 +133,13 @@ impl Host {
     /// use bowline::client::Host;
     /// use bowline::types::{CreateMessageResult, TextContent};
     ///
-    /// let host = Host::new().sampling(async |asked| {
-    ///     println!("{} messages", asked.messages.len());
-    ///     Ok(CreateMessageResult::new("a-model", TextContent::new("Hello.")))
+    /// let model = String::from("a-model");
+    /// let host = Host::new().sampling(move |asked| {
+    ///     let model = model.clone();
+    ///     async move {
+    ///         println!("{} messages for {model}", asked.messages.len());
+    ///         Ok(CreateMessageResult::new(model, TextContent::new("Hello.")))
+    ///     }
     /// });
     /// ```
     pub fn sampling<F>(
@@ -147,7 +172,11 @@ impl Host {
     /// ```
     /// use bowline::{client::Host, types::Root};
     ///
-    /// let host = Host::new().roots(async || vec![Root::new("file:///project")]);
+    /// let roots = vec![Root::new("file:///project")];
+    /// let host = Host::new().roots(move || {
+    ///     let roots = roots.clone();
+    ///     async move { roots }
+    /// });
     /// ```
     pub fn roots<F>(mut self, handler: impl Fn() -> F + Send + Sync + 'static) -> Self
     where

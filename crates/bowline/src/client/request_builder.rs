@@ -178,6 +178,15 @@ impl<K: RequestKind> RequestBuilder<K> {
     }
 
     /// Requests progress (a `progressToken`), and calls `on_progress` with each notification.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// let (progress, received) = std::sync::mpsc::channel();
+    /// client.call_tool("index", ()).on_progress(move |report| drop(progress.send(report.progress))).await?;
+    /// # Ok(()) }
+    /// ```
     pub fn on_progress(
         mut self,
         on_progress: impl FnMut(ProgressNotificationParams) + Send + 'static,

@@ -55,6 +55,23 @@ use crate::exchange::{BoxFuture, Context, Principal};
 ///
 /// let server = Server::new("calculator", "1.0.0").layer(as_ada);
 /// ```
+///
+/// A closure that captures:
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+/// use bowline::Server;
+/// use bowline::exchange::Request;
+/// use bowline::layer::Next;
+///
+/// let count = Arc::new(AtomicUsize::new(0));
+/// let counter = count.clone();
+/// let server = Server::new("calculator", "1.0.0").layer(move |request: Request, next: Next| {
+///     counter.fetch_add(1, Ordering::Relaxed);
+///     async move { next.run(request).await }
+/// });
+/// ```
 pub trait Layer: Send + Sync + 'static {
     /// Handles a request; `next` passes it on to the inner layers and the responder.
     fn handle(&self, request: Request, next: Next) -> BoxFuture<'static, Outcome>;

@@ -98,6 +98,16 @@ impl RequestStateKeys {
     }
 
     /// Sets the clock. Defaults to [`SystemTime::now`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use bowline::server::RequestStateKeys;
+    ///
+    /// let offset = Duration::from_secs(7_200);
+    /// let keys = RequestStateKeys::new([7; 32]).clock(move || SystemTime::now() + offset);
+    /// ```
     pub fn clock(mut self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.clock = Arc::new(clock);
         self

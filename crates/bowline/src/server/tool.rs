@@ -411,9 +411,12 @@ impl Tool {
     ///
     /// ```
     /// # use bowline::Tool;
-    /// # struct Admin;
     /// # async fn wipe() {}
-    /// let tool = Tool::new("wipe", wipe).visible_to(|cx| cx.extensions().get::<Admin>().is_some());
+    /// let admins = vec!["ada".to_owned()];
+    /// let tool = Tool::new("wipe", wipe).visible_to(move |cx| {
+    ///     let name = cx.principal().name();
+    ///     name.is_some_and(|name| admins.iter().any(|admin| admin == name))
+    /// });
     /// ```
     pub fn visible_to(mut self, filter: impl Fn(&Context) -> bool + Send + Sync + 'static) -> Self {
         self.visibility = Visibility::filtered(filter);

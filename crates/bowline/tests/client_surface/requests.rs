@@ -447,7 +447,7 @@ async fn a_request_is_sent_when_its_builder_is_first_polled_and_cancelled_when_i
 }
 
 #[tokio::test(start_paused = true)]
-#[should_panic(expected = "the builder was polled already; set its options first")]
+#[should_panic(expected = "options are set before the builder is polled")]
 async fn an_option_cannot_be_set_once_the_request_is_sent() {
     let (client, _server) = modern().await;
     let mut call = client.call_tool("slow", ());

@@ -125,6 +125,15 @@ impl Command {
     /// Sets a callback for each line that the server writes to stderr. By default lines are logged at debug level.
     ///
     /// It runs on the runtime and must not block. A line of more than 8 KiB is split.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::wire::Command;
+    ///
+    /// let (lines, received) = std::sync::mpsc::channel();
+    /// let command = Command::new("build-server").on_stderr(move |line| drop(lines.send(line.to_owned())));
+    /// ```
     pub fn on_stderr(mut self, on_stderr: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.on_stderr = Some(Arc::new(on_stderr));
         self
