@@ -41,8 +41,8 @@ pub(crate) struct ReconnectingWire {
     open: OpenWireFn,
     policy: ReconnectPolicy,
     control: Arc<ReconnectControl>,
-    /// The connections in a row that could not be opened or did not last.
-    failures: u32,
+    /// The attempts since the last connection that lasted.
+    attempts: u32,
     /// Events of the new connection, which come before those of its wire.
     queued: VecDeque<WireEvent>,
 }
@@ -136,7 +136,7 @@ impl ReconnectingWire {
             open,
             policy,
             control: control.clone(),
-            failures: 0,
+            attempts: 0,
             queued: VecDeque::new(),
         };
         (wire, control)
@@ -146,8 +146,9 @@ impl ReconnectingWire {
     fn lose(&mut self, since: Instant, error: Option<io::Error>) -> WireEvent {
         self.control.losses.fetch_add(1, Ordering::AcqRel);
         // Reset only after a while: a server that dies at once must not be started in a loop.
-        let was_stable = since.elapsed() >= self.policy.backoff.max;
-        self.failures = if was_stable { 0 } else { self.failures + 1 };
+        if since.elapsed() >= self.policy.backoff.max {
+            self.attempts = 0;
+        }
         let error = error.map(Arc::new);
         tracing::warn!(error = ?error.as_deref().map(shortened), "connection lost");
         if self.has_given_up() {
@@ -160,10 +161,10 @@ impl ReconnectingWire {
 
     /// Starts the delay before the next attempt.
     fn wait(&self) -> WireState {
-        let delay = self.policy.backoff.delay(self.failures + 1);
+        let delay = self.policy.backoff.delay(self.attempts.saturating_add(1));
         tracing::debug!(
             ?delay,
-            failures = self.failures,
+            attempts = self.attempts,
             "reconnecting after a delay"
         );
         WireState::Waiting(Box::pin(sleep(delay)))
@@ -172,6 +173,7 @@ impl ReconnectingWire {
     /// Starts an attempt. Returns `None` if the client is closed.
     fn start_attempt(&mut self) -> Option<WireState> {
         let handshake = self.control.handshake()?;
+        self.attempts = self.attempts.saturating_add(1);
         let (opening, limit) = ((self.open)(), self.policy.attempt_timeout);
         Some(WireState::Opening(Box::pin(async move {
             let opening = async {
@@ -186,7 +188,6 @@ impl ReconnectingWire {
 
     /// Handles a failed attempt. Returns the end of the wire if it gives up.
     fn fail(&mut self, error: Error) -> Option<WireEvent> {
-        self.failures += 1;
         // A server that speaks another version now, for example. Trying again would not help.
         let is_final = matches!(error, Error::Protocol { .. });
         if is_final || self.has_given_up() {
@@ -199,13 +200,18 @@ impl ReconnectingWire {
 
     fn has_given_up(&self) -> bool {
         let max = self.policy.max_attempts;
-        max.is_some_and(|max| self.failures >= max)
+        max.is_some_and(|max| self.attempts >= max)
     }
 
     fn end(&mut self, error: Error) -> WireEvent {
         self.state = WireState::Ended;
+        let what = match self.attempts {
+            0 => "connection lost".into(),
+            1 => "connection lost, and 1 attempt failed".into(),
+            attempts => format!("connection lost, and {attempts} attempts failed"),
+        };
         let error = Error::Transport {
-            what: format!("connection lost, and {} attempts failed", self.failures),
+            what,
             source: Some(Box::new(error)),
         };
         Received::Broken(io::Error::other(error)).into()

@@ -52,7 +52,7 @@ pub(crate) async fn a_child_that_exits_at_each_call_is_ended_after_the_maximum_o
     }
 
     let error = closed.await;
-    assert_eq!(calls, 2);
+    assert_eq!(calls, 3); // of the first process and two others
     assert!(format!("{error:?}").contains("exit status: 3"), "{error:?}");
 }
 
@@ -63,6 +63,8 @@ pub(crate) async fn closing_reaps_the_child_that_was_started_last() {
     for _ in 0..2 {
         let call = client.call_tool("hang", ()).start();
         let pid = pid_of(&stderr.recv().await.unwrap());
+        let id = client.process_id().unwrap();
+        assert_eq!(i32::try_from(id).unwrap(), pid.as_raw_nonzero().get());
         pids.push(pid);
         if pids.len() == 1 {
             kill_process(pid, Signal::KILL).unwrap();
@@ -70,8 +72,9 @@ pub(crate) async fn closing_reaps_the_child_that_was_started_last() {
         }
     }
 
-    client.close().await.unwrap();
+    client.clone().close().await.unwrap();
 
+    assert_eq!(client.process_id(), None);
     assert!(pids.into_iter().all(|pid| test_kill_process(pid).is_err()));
 }
 
