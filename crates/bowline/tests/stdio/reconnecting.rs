@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bowline::Client;
 use bowline::client::{ClientBuilder, Reconnect};
-use rustix::process::{Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tokio::sync::mpsc;
 
 use crate::programs;
@@ -54,6 +54,27 @@ pub(crate) async fn a_child_that_exits_at_each_call_is_ended_after_the_maximum_o
     let error = closed.await;
     assert_eq!(calls, 3); // of the first process and two others
     assert!(format!("{error:?}").contains("exit status: 3"), "{error:?}");
+}
+
+/// Writing the handshake to such a program fails at times.
+pub(crate) async fn a_program_that_exits_at_once_when_it_is_started_again_fails_each_attempt() {
+    let marker = std::env::temp_dir().join(format!("bowline-started-{}", std::process::id()));
+    for version in ["2026-07-28", "2025-06-18"].repeat(5) {
+        let script = r#"[ -e "$STARTED" ] && exit 3; : > "$STARTED"; exec "$0""#;
+        let command = programs::script("server", script).env("STARTED", &marker);
+        let connect = Client::spawn(command).reconnect(quick().max_attempts(3));
+        let connect = connect.protocol_version(version).connect_timeout(NEVER);
+        let client = connect.await.unwrap();
+        client.call_tool("echo", ()).await.unwrap(); // the program runs
+        let id = i32::try_from(client.process_id().unwrap()).unwrap();
+
+        kill_process(Pid::from_raw(id).unwrap(), Signal::KILL).unwrap();
+
+        let error = client.closed().await;
+        std::fs::remove_file(&marker).unwrap();
+        assert!(error.to_string().contains("3 attempts"), "{error}");
+        assert!(format!("{error:?}").contains("exit status: 3"), "{error:?}");
+    }
 }
 
 pub(crate) async fn closing_reaps_the_child_that_was_started_last() {
