@@ -36,7 +36,7 @@ pub struct Reconnect {
 }
 
 impl Reconnect {
-    /// Sets the delay before the first attempt, which doubles with each failure. 200 ms by default.
+    /// Sets the delay before the first attempt, which doubles with each further one. 200 ms by default.
     ///
     /// Delays are random: between half of this and all of it.
     pub fn min_delay(mut self, delay: Duration) -> Self {
@@ -46,15 +46,18 @@ impl Reconnect {
 
     /// Sets the maximum delay. 30 s by default.
     ///
-    /// It is also how long a connection must last to count as a success: a server that dies earlier is restarted after
-    /// a longer delay each time.
+    /// It is also how long a connection must last to count as a success, after which the delay is short again and
+    /// attempts are counted from 0: a server that dies earlier is restarted after a longer delay each time.
     pub fn max_delay(mut self, delay: Duration) -> Self {
         self.backoff.max = delay;
         self
     }
 
-    /// Sets the number of failures in a row after which the client gives up: the connection is then closed. By default
-    /// it never gives up.
+    /// Sets the number of attempts in a row after which the client gives up: the connection is then closed. By default
+    /// there is no limit.
+    ///
+    /// An attempt is a restart of the program or a new connection; the connection that was lost first does not count.
+    /// Attempts are in a row if none of them led to a connection that lasted for the [`max_delay`](Self::max_delay).
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = Some(attempts);
         self

@@ -1,4 +1,5 @@
-//! [`Client::restart`], which starts a child process again with the same command and configuration.
+//! [`Client::restart`], which starts a child process again with the same command and configuration, and
+//! [`Client::process_id`].
 
 use super::builder::ConnectTarget;
 use super::{Change, Client, ClientBuilder};
@@ -49,5 +50,12 @@ impl Client {
         config.caller.log_level = self.caller().log_level;
         let connect = ClientBuilder::with_config(ConnectTarget::Child(child.clone()), config);
         connect.connect_with(notifications).await
+    }
+
+    /// Returns the process id of the server of [`Client::spawn`], or `None` if it has ended or was not started by the
+    /// client. After a [reconnect](ClientBuilder::reconnect) it is that of the process which runs now.
+    #[must_use]
+    pub fn process_id(&self) -> Option<u32> {
+        self.inner.current_connection().wire()?.process_id()
     }
 }

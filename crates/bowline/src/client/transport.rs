@@ -189,6 +189,11 @@ impl OpenWire {
         }
     }
 
+    /// Returns the id of the child process that runs now.
+    pub(super) fn process_id(&self) -> Option<u32> {
+        self.child.as_ref().and_then(|child| child.handle().id())
+    }
+
     fn begin_close(&self) {
         // First: the driver, which `close` wakes, must not start another process.
         if let Some(reconnect) = &self.reconnect {

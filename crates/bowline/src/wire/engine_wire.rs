@@ -12,6 +12,8 @@ use super::{Received, Wire};
 use crate::Error;
 
 /// A transport that a driver can run a `Mux` on. Its methods are called in the same order as those of [`Wire`].
+///
+/// Events must be polled while a write is pending: a wire may report its end as an event only.
 pub(crate) trait EngineWire: Send + 'static {
     /// Polls for the next event.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<WireEvent>;

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use bowline_core::mux::OutgoingMessage;
 use bowline_core::{Message, Notification, RawRequest, shortened};
-use bowline_types::RequestId;
+use bowline_types::{Json, RequestId};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::{EngineWire, Received, WireEvent, connection_error};
@@ -41,8 +41,8 @@ pub(crate) struct ReconnectingWire {
     open: OpenWireFn,
     policy: ReconnectPolicy,
     control: Arc<ReconnectControl>,
-    /// The connections in a row that could not be opened or did not last.
-    failures: u32,
+    /// The attempts since the last connection that lasted.
+    attempts: u32,
     /// Events of the new connection, which come before those of its wire.
     queued: VecDeque<WireEvent>,
 }
@@ -136,7 +136,7 @@ impl ReconnectingWire {
             open,
             policy,
             control: control.clone(),
-            failures: 0,
+            attempts: 0,
             queued: VecDeque::new(),
         };
         (wire, control)
@@ -146,8 +146,9 @@ impl ReconnectingWire {
     fn lose(&mut self, since: Instant, error: Option<io::Error>) -> WireEvent {
         self.control.losses.fetch_add(1, Ordering::AcqRel);
         // Reset only after a while: a server that dies at once must not be started in a loop.
-        let was_stable = since.elapsed() >= self.policy.backoff.max;
-        self.failures = if was_stable { 0 } else { self.failures + 1 };
+        if since.elapsed() >= self.policy.backoff.max {
+            self.attempts = 0;
+        }
         let error = error.map(Arc::new);
         tracing::warn!(error = ?error.as_deref().map(shortened), "connection lost");
         if self.has_given_up() {
@@ -160,10 +161,10 @@ impl ReconnectingWire {
 
     /// Starts the delay before the next attempt.
     fn wait(&self) -> WireState {
-        let delay = self.policy.backoff.delay(self.failures + 1);
+        let delay = self.policy.backoff.delay(self.attempts.saturating_add(1));
         tracing::debug!(
             ?delay,
-            failures = self.failures,
+            attempts = self.attempts,
             "reconnecting after a delay"
         );
         WireState::Waiting(Box::pin(sleep(delay)))
@@ -172,6 +173,7 @@ impl ReconnectingWire {
     /// Starts an attempt. Returns `None` if the client is closed.
     fn start_attempt(&mut self) -> Option<WireState> {
         let handshake = self.control.handshake()?;
+        self.attempts = self.attempts.saturating_add(1);
         let (opening, limit) = ((self.open)(), self.policy.attempt_timeout);
         Some(WireState::Opening(Box::pin(async move {
             let opening = async {
@@ -186,7 +188,6 @@ impl ReconnectingWire {
 
     /// Handles a failed attempt. Returns the end of the wire if it gives up.
     fn fail(&mut self, error: Error) -> Option<WireEvent> {
-        self.failures += 1;
         // A server that speaks another version now, for example. Trying again would not help.
         let is_final = matches!(error, Error::Protocol { .. });
         if is_final || self.has_given_up() {
@@ -199,13 +200,18 @@ impl ReconnectingWire {
 
     fn has_given_up(&self) -> bool {
         let max = self.policy.max_attempts;
-        max.is_some_and(|max| self.failures >= max)
+        max.is_some_and(|max| self.attempts >= max)
     }
 
     fn end(&mut self, error: Error) -> WireEvent {
         self.state = WireState::Ended;
+        let what = match self.attempts {
+            0 => "connection lost".into(),
+            1 => "connection lost, and 1 attempt failed".into(),
+            attempts => format!("connection lost, and {attempts} attempts failed"),
+        };
         let error = Error::Transport {
-            what: format!("connection lost, and {} attempts failed", self.failures),
+            what,
             source: Some(Box::new(error)),
         };
         Received::Broken(io::Error::other(error)).into()
@@ -343,19 +349,14 @@ impl EngineWire for ReconnectingWire {
 impl Handshake {
     /// Performs the handshake. Returns the messages that were received before its end.
     async fn perform(&self, wire: &mut dyn EngineWire) -> Result<Vec<Message>> {
-        send(wire, self.request.clone()).await?;
-        let mut early = Vec::new();
-        let outcome = loop {
-            match next_message(wire, &self.request.id).await? {
-                Message::Response(response) if response.id.as_ref() == Some(&self.request.id) => {
-                    break response.outcome;
-                }
-                Message::Response(_) => {}
-                message if early.len() < MAX_EARLY => early.push(message),
-                message => tracing::warn!(?message, "dropped a message before the handshake"),
-            }
+        let mut connection = HandshakeIo {
+            wire,
+            request: &self.request.id,
+            unsent: None,
+            is_writing: false,
+            early: Vec::new(),
         };
-        let result = outcome?;
+        let result = connection.request(self.request.clone()).await?;
         if let Some(expected) = self.version {
             #[derive(serde::Deserialize)]
             struct Initialized {
@@ -373,41 +374,212 @@ impl Handshake {
             }
         }
         if let Some(initialized) = &self.initialized {
-            send(wire, initialized.clone()).await?;
+            connection.notify(initialized.clone()).await?;
         }
-        Ok(early)
+        Ok(connection.early)
     }
 }
 
-async fn send(wire: &mut dyn EngineWire, message: impl Into<Message>) -> Result<()> {
-    let failed = |error: io::Error| connection_error(Arc::new(error));
-    poll_fn(|cx| wire.poll_ready(cx)).await.map_err(failed)?;
-    wire.send(&OutgoingMessage::from(message.into()));
-    poll_fn(|cx| wire.poll_flush(cx)).await.map_err(failed)
+/// The messages of a handshake. It receives while it writes: a wire may report only as an event that it is lost, and
+/// never be ready again. The wire of a child process does that, since its error has the exit status.
+struct HandshakeIo<'a> {
+    wire: &'a mut dyn EngineWire,
+    request: &'a RequestId,
+    /// The message that the wire has not accepted yet.
+    unsent: Option<OutgoingMessage>,
+    /// Whether a message is to be sent or flushed.
+    is_writing: bool,
+    /// Received messages that are not of the handshake.
+    early: Vec<Message>,
 }
 
-/// Returns the next message; an error if the connection is lost, or request `id` cannot be sent.
-async fn next_message(wire: &mut dyn EngineWire, id: &RequestId) -> Result<Message> {
-    loop {
-        match poll_fn(|cx| wire.poll_event(cx)).await {
-            WireEvent::Received(Received::Message(message)) => return Ok(message),
-            WireEvent::Received(Received::Frame(frame)) => match Message::decode(&frame) {
-                Ok(message) => return Ok(message),
-                Err(error) => {
-                    let what = wire.malformed(&frame);
-                    let what = what.unwrap_or_else(|| shortened(error).to_string());
-                    tracing::warn!(malformed = what, "received a malformed message");
+impl HandshakeIo<'_> {
+    async fn request(&mut self, request: RawRequest) -> Result<Json> {
+        self.write(request);
+        loop {
+            match self.next_message().await? {
+                Some(Message::Response(response)) if response.id.as_ref() == Some(self.request) => {
+                    return Ok(response.outcome?);
                 }
-            },
-            WireEvent::Received(Received::End) => return Err(Error::Closed),
-            WireEvent::Received(Received::Broken(error)) => {
-                return Err(connection_error(Arc::new(error)));
+                Some(message) => self.keep(message),
+                None => {} // the request is sent
             }
-            WireEvent::RequestFailed { id: failed, error } if failed == *id => return Err(error),
-            _ => {}
         }
+    }
+
+    async fn notify(&mut self, notification: Notification) -> Result<()> {
+        self.write(notification);
+        while let Some(message) = self.next_message().await? {
+            self.keep(message);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, message: impl Into<Message>) {
+        self.unsent = Some(OutgoingMessage::from(message.into()));
+        self.is_writing = true;
+    }
+
+    fn keep(&mut self, message: Message) {
+        match message {
+            Message::Response(_) => {}
+            message if self.early.len() < MAX_EARLY => self.early.push(message),
+            message => tracing::warn!(?message, "dropped a message before the handshake"),
+        }
+    }
+
+    /// Returns the next message, or `None` when writing is complete; an error if the connection is lost, or the request
+    /// cannot be sent.
+    async fn next_message(&mut self) -> Result<Option<Message>> {
+        loop {
+            let Some(event) = poll_fn(|cx| self.poll_next(cx)).await else {
+                return Ok(None);
+            };
+            match event {
+                WireEvent::Received(Received::Message(message)) => return Ok(Some(message)),
+                WireEvent::Received(Received::Frame(frame)) => match Message::decode(&frame) {
+                    Ok(message) => return Ok(Some(message)),
+                    Err(error) => {
+                        let what = self.wire.malformed(&frame);
+                        let what = what.unwrap_or_else(|| shortened(error).to_string());
+                        tracing::warn!(malformed = what, "received a malformed message");
+                    }
+                },
+                WireEvent::Received(Received::End) => return Err(Error::Closed),
+                WireEvent::Received(Received::Broken(error)) => {
+                    return Err(connection_error(Arc::new(error)));
+                }
+                WireEvent::RequestFailed { id, error } if id == *self.request => return Err(error),
+                _ => {}
+            }
+        }
+    }
+
+    /// Polls for the next event, or `None` when writing is complete.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<WireEvent>> {
+        if self.is_writing
+            && let Poll::Ready(written) = self.poll_write(cx)
+        {
+            self.is_writing = false;
+            return Poll::Ready(written.err().map(|error| Received::Broken(error).into()));
+        }
+        self.wire.poll_event(cx).map(Some)
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.unsent.is_some() {
+            ready!(self.wire.poll_ready(cx))?;
+        }
+        if let Some(message) = self.unsent.take() {
+            self.wire.send(&message);
+        }
+        self.wire.poll_flush(cx)
     }
 }
 
 /// The maximum number of messages that are kept until the handshake is complete.
 const MAX_EARLY: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A wire whose writes never complete from a stage on. It then reports its end as an event, like a child's wire.
+    struct WriteFails {
+        stage: Stage,
+        sent: Vec<&'static str>,
+        has_answered: bool,
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Stage {
+        ReadyForRequest,
+        FlushOfRequest,
+        ReadyForNotification,
+        FlushOfNotification,
+    }
+    use Stage::{FlushOfNotification, FlushOfRequest, ReadyForNotification, ReadyForRequest};
+
+    impl WriteFails {
+        fn poll_write(&self, stages: [Stage; 2]) -> Poll<io::Result<()>> {
+            let stage = if self.has_answered {
+                stages[1]
+            } else {
+                stages[0]
+            };
+            match stage == self.stage {
+                true => Poll::Pending,
+                false => Poll::Ready(Ok(())),
+            }
+        }
+    }
+
+    impl EngineWire for WriteFails {
+        fn poll_event(&mut self, _: &mut Context<'_>) -> Poll<WireEvent> {
+            let is_late = matches!(self.stage, ReadyForNotification | FlushOfNotification);
+            if is_late && !self.has_answered {
+                self.has_answered = true;
+                let answer = json!({"jsonrpc": "2.0", "id": "again", "result": {}});
+                return Poll::Ready(Received::Frame(answer.to_string().into()).into());
+            }
+            Poll::Ready(Received::Broken(io::Error::other("ended with exit status: 3")).into())
+        }
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.poll_write([ReadyForRequest, ReadyForNotification])
+        }
+
+        fn send(&mut self, outgoing: &OutgoingMessage) {
+            self.sent.push(match &outgoing.message {
+                Message::Request(_) => "request",
+                _ => "notification",
+            });
+        }
+
+        fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.poll_write([FlushOfRequest, FlushOfNotification])
+        }
+
+        fn poll_close(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wire_that_ends_while_the_handshake_is_written_fails_it_at_once() {
+        let cases = [
+            (ReadyForRequest, &[][..]),
+            (FlushOfRequest, &["request"]),
+            (ReadyForNotification, &["request"]),
+            (FlushOfNotification, &["request", "notification"]),
+        ];
+        for (stage, sent) in cases {
+            let handshake = Handshake {
+                request: RawRequest {
+                    id: RequestId::from("again"),
+                    method: "initialize".into(),
+                    params: None,
+                },
+                version: None,
+                initialized: Some(Notification {
+                    method: "notifications/initialized".into(),
+                    params: None,
+                }),
+            };
+            let mut wire = WriteFails {
+                stage,
+                sent: Vec::new(),
+                has_answered: false,
+            };
+
+            let performed = handshake.perform(&mut wire);
+            let performed = timeout(Duration::from_secs(30), performed).await;
+
+            let error = performed.expect("no timeout").unwrap_err();
+            assert_eq!(error.to_string(), "ended with exit status: 3", "{stage:?}");
+            assert_eq!(wire.sent, sent, "{stage:?}");
+        }
+    }
+}

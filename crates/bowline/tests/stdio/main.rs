@@ -83,6 +83,7 @@ fn main() -> ExitCode {
         spawning::inherit_env_passes_all_variables_but_removed_ones,
         reconnecting::a_killed_child_is_started_again_for_later_calls,
         reconnecting::a_child_that_exits_at_each_call_is_ended_after_the_maximum_of_attempts,
+        reconnecting::a_program_that_exits_at_once_when_it_is_started_again_fails_each_attempt,
         reconnecting::closing_reaps_the_child_that_was_started_last,
         reconnecting::dropping_the_client_before_the_next_start_starts_nothing,
         spawning::restart_replaces_a_dead_child,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bowline::Client;
 use bowline::client::{ClientBuilder, Reconnect};
-use rustix::process::{Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tokio::sync::mpsc;
 
 use crate::programs;
@@ -52,8 +52,29 @@ pub(crate) async fn a_child_that_exits_at_each_call_is_ended_after_the_maximum_o
     }
 
     let error = closed.await;
-    assert_eq!(calls, 2);
+    assert_eq!(calls, 3); // of the first process and two others
     assert!(format!("{error:?}").contains("exit status: 3"), "{error:?}");
+}
+
+/// Writing the handshake to such a program fails at times.
+pub(crate) async fn a_program_that_exits_at_once_when_it_is_started_again_fails_each_attempt() {
+    let marker = std::env::temp_dir().join(format!("bowline-started-{}", std::process::id()));
+    for version in ["2026-07-28", "2025-06-18"].repeat(5) {
+        let script = r#"[ -e "$STARTED" ] && exit 3; : > "$STARTED"; exec "$0""#;
+        let command = programs::script("server", script).env("STARTED", &marker);
+        let connect = Client::spawn(command).reconnect(quick().max_attempts(3));
+        let connect = connect.protocol_version(version).connect_timeout(NEVER);
+        let client = connect.await.unwrap();
+        client.call_tool("echo", ()).await.unwrap(); // the program runs
+        let id = i32::try_from(client.process_id().unwrap()).unwrap();
+
+        kill_process(Pid::from_raw(id).unwrap(), Signal::KILL).unwrap();
+
+        let error = client.closed().await;
+        std::fs::remove_file(&marker).unwrap();
+        assert!(error.to_string().contains("3 attempts"), "{error}");
+        assert!(format!("{error:?}").contains("exit status: 3"), "{error:?}");
+    }
 }
 
 pub(crate) async fn closing_reaps_the_child_that_was_started_last() {
@@ -63,6 +84,8 @@ pub(crate) async fn closing_reaps_the_child_that_was_started_last() {
     for _ in 0..2 {
         let call = client.call_tool("hang", ()).start();
         let pid = pid_of(&stderr.recv().await.unwrap());
+        let id = client.process_id().unwrap();
+        assert_eq!(i32::try_from(id).unwrap(), pid.as_raw_nonzero().get());
         pids.push(pid);
         if pids.len() == 1 {
             kill_process(pid, Signal::KILL).unwrap();
@@ -70,8 +93,9 @@ pub(crate) async fn closing_reaps_the_child_that_was_started_last() {
         }
     }
 
-    client.close().await.unwrap();
+    client.clone().close().await.unwrap();
 
+    assert_eq!(client.process_id(), None);
     assert!(pids.into_iter().all(|pid| test_kill_process(pid).is_err()));
 }
 

@@ -188,6 +188,11 @@ impl ChildHandle {
         self.process.request_sigterm();
     }
 
+    /// Returns the process id; `None` after the child was reaped.
+    pub(crate) fn id(&self) -> Option<u32> {
+        self.process.id()
+    }
+
     /// Waits until the child is reaped.
     ///
     /// # Cancel safety

@@ -38,6 +38,7 @@ pub(super) struct ExitOutcome(Result<ExitStatus, Arc<io::Error>>);
 /// A handle to a child process: requests SIGTERM, and waits for the exit.
 #[derive(Clone)]
 pub(super) struct ProcessHandle {
+    id: Option<u32>,
     sigterm_requested: Arc<AtomicBool>,
     exited: watch::Receiver<Option<ExitOutcome>>,
 }
@@ -54,9 +55,10 @@ impl Reaper {
         impl Future<Output = Option<ExitOutcome>> + Send + 'static,
     ) {
         let sigterm_requested = Arc::new(AtomicBool::new(false));
+        let id = child.id();
         let reaper = Self {
             #[cfg(unix)]
-            group: (child.id())
+            group: id
                 .and_then(|id| i32::try_from(id).ok())
                 .and_then(rustix::process::Pid::from_raw),
             child,
@@ -68,6 +70,7 @@ impl Reaper {
         // The task ends with the process, which is terminated when the wire is dropped.
         tokio::spawn(reaper.run(released, read_stderr, sender));
         let handle = ProcessHandle {
+            id,
             sigterm_requested,
             exited,
         };
@@ -159,6 +162,12 @@ impl ProcessHandle {
     /// Makes the termination orderly: SIGTERM comes before SIGKILL.
     pub(super) fn request_sigterm(&self) {
         self.sigterm_requested.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns the process id; `None` after the child was reaped, when another process may have the id.
+    pub(super) fn id(&self) -> Option<u32> {
+        let is_running = self.exited.borrow().is_none();
+        self.id.filter(|_| is_running)
     }
 
     /// Waits until the child is reaped.
