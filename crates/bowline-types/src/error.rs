@@ -208,9 +208,38 @@ impl MissingRequiredClientCapability {
 
 impl From<MissingRequiredClientCapability> for RpcError {
     fn from(data: MissingRequiredClientCapability) -> Self {
-        let message = "the request requires a client capability that was not declared";
+        let names = capability_names(&data.required_capabilities);
+        let message = match &*names {
+            [] => "the request requires a client capability that was not declared".to_owned(),
+            [name] => {
+                format!("the request requires the client capability {name}, which was not declared")
+            }
+            names => format!(
+                "the request requires the client capabilities {}, which were not declared",
+                names.join(", ")
+            ),
+        };
         Self::new(ErrorCode::MISSING_CLIENT_CAPABILITY, message).with_data(encode(&data))
     }
+}
+
+/// Returns the quoted names of the capabilities, such as `roots` or `sampling.tools`.
+fn capability_names(capabilities: &ClientCapabilities) -> Vec<String> {
+    let capabilities = serde_json::to_value(capabilities).unwrap_or_default();
+    let mut names = Vec::new();
+    for (name, settings) in capabilities.as_object().into_iter().flatten() {
+        let members = settings.as_object().filter(|members| !members.is_empty());
+        let Some(members) = members else {
+            names.push(format!("`{name}`"));
+            continue;
+        };
+        names.extend(members.keys().map(|member| match (&**name, &**member) {
+            // Form mode is what `elicitation` without a mode means.
+            ("elicitation", "form") => "`elicitation`".to_owned(),
+            (name, member) => format!("`{name}.{member}`"),
+        }));
+    }
+    names
 }
 
 /// The data of [`ErrorCode::URL_ELICITATION_REQUIRED`] (2025-11-25 only).

@@ -92,6 +92,10 @@ impl Adapter {
         match self {}
     }
 
+    pub(super) fn convert_request(self, _request: Request) -> Request {
+        match self {}
+    }
+
     pub(super) fn unseal(self, _method: &str, _result: Json) -> Result<Unsealed, ResultViolation> {
         match self {}
     }

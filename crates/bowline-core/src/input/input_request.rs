@@ -8,8 +8,8 @@ use std::fmt;
 
 use bowline_types::{
     CapabilitySettings, ClientCapabilities, CreateMessageRequest, ElicitRequest,
-    ElicitationCapability, ErrorCode, InputRequest, Json, ListRootsRequest, Method,
-    RootsCapability, RpcError, SamplingCapability,
+    ElicitationCapability, InputRequest, Json, ListRootsRequest, Method,
+    MissingRequiredClientCapability, RootsCapability, RpcError, SamplingCapability,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -262,16 +262,7 @@ impl MissingCapability {
     /// Returns the JSON-RPC error for the client.
     #[must_use]
     pub fn to_rpc_error(&self) -> RpcError {
-        let mut data = Object::default();
-        data.set("requiredCapabilities", self.to_json());
-        RpcError::new(
-            ErrorCode::MISSING_CLIENT_CAPABILITY,
-            format!(
-                "this request needs the client capability {}",
-                self.to_json()
-            ),
-        )
-        .with_data(data.to_json())
+        MissingRequiredClientCapability::new((*self.required).clone()).into()
     }
 
     fn to_json(&self) -> Json {
@@ -369,6 +360,8 @@ fn is_list(json: &Json) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use bowline_types::ErrorCode;
+
     use super::*;
 
     fn json(text: &'static str) -> Json {

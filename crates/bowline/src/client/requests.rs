@@ -239,6 +239,8 @@ impl Client {
 
 impl RequestBuilder<Complete> {
     /// Adds the value of another argument that is already resolved (`context.arguments`).
+    ///
+    /// The member exists from 2025-06-18 on. Before, it is not sent, and the completer gets no other arguments.
     pub fn context_argument(
         mut self,
         argument: impl Into<String>,

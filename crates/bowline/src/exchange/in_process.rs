@@ -11,7 +11,7 @@ use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
 use bowline_core::Notification;
-use bowline_core::era::{Dialect, InputMechanism, Request, Seal, seal, unseal};
+use bowline_core::era::{Dialect, InputMechanism, Request, Seal, convert_request, seal, unseal};
 use bowline_types::{Json, Method, PingRequest, SetLevelRequest};
 
 use super::back_channel::{BackChannel, OpenRequests};
@@ -78,6 +78,7 @@ impl Channel for InProcess {
         if is_answered_by_admission(&request) {
             return Exchange::answered(Json::empty_object());
         }
+        let request = convert_request(request);
         let reservation = match self.ids.reserve(options.id.clone()) {
             Ok(reservation) => reservation,
             Err(refused) => return Exchange::failed(Error::misuse(refused.to_string())),

@@ -57,7 +57,7 @@ pub trait CompletionHandler: Send + Sync + 'static {
 pub struct CompletionInput {
     /// The value as typed so far.
     pub value: String,
-    /// The arguments that the client has already resolved.
+    /// The arguments that the client has already resolved. Empty before 2025-06-18, where clients cannot send them.
     pub arguments: BTreeMap<String, String>,
 }
 

@@ -265,19 +265,32 @@ impl Server {
     /// The function is called for each page, and its result is not cached. A [`resource`](Self::resource) with the same
     /// URI takes precedence.
     ///
+    /// It takes a [`Context`] only, no extractors; [`Context::state`] returns shared state. It returns a `Vec`, or a
+    /// `Result` of one with [`ToolError`] or any error that can be converted to it.
+    ///
     /// # Examples
     ///
     /// ```
-    /// use bowline::{Context, ResourceTemplate, Server, types};
+    /// use std::sync::Arc;
+    /// use bowline::{Context, ResourceTemplate, Server, ToolError, types};
     ///
-    /// async fn inbox(cx: Context) -> Vec<types::Resource> {
-    ///     let user = cx.principal().name().unwrap_or("guest");
-    ///     vec![types::Resource::new(format!("mail://{user}/1"), "Hello")]
+    /// type Mails = Arc<Vec<String>>;
+    ///
+    /// async fn inbox(cx: Context) -> Result<Vec<types::Resource>, ToolError> {
+    ///     let mails = cx.state::<Mails>().ok_or("no mails")?;
+    ///     let numbers = 0..mails.len();
+    ///     Ok(numbers.map(|n| types::Resource::new(format!("mail://{n}"), format!("mail {n}"))).collect())
     /// }
     ///
+    /// let mail = ResourceTemplate::raw("mail://{n}", "mail", async |requested, cx| {
+    ///     let mails = cx.state::<Mails>().ok_or("no mails")?;
+    ///     let n: usize = requested.variables.parse("n")?;
+    ///     Ok(mails.get(n).ok_or("no such mail")?.clone())
+    /// });
     /// let server = Server::new("mail", "1.0.0")
+    ///     .state(Mails::new(vec!["Hello!".to_owned()]))
     ///     .resource_list(inbox)
-    ///     .resource_template(ResourceTemplate::raw("mail://{user}/{id}", "mail", async |_, _| Ok("Hello!")));
+    ///     .resource_template(mail);
     /// ```
     pub fn resource_list<F, R>(self, list: impl Fn(Context) -> F + Send + Sync + 'static) -> Self
     where

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_core::era::Dialect;
+use bowline_core::shortened;
 use bowline_types::{
     Annotations, CacheScope, ErrorCode, Icon, ReadResourceResult, ResourceContents, RpcError,
 };
@@ -466,6 +467,6 @@ where
 /// Returns the error for a resource that does not exist. Its code is converted to that of the caller's era.
 #[must_use]
 pub fn not_found(uri: &str) -> RpcError {
-    RpcError::new(ErrorCode::RESOURCE_NOT_FOUND, "resource not found")
-        .with_data(serde_json::json!({ "uri": uri }))
+    let why = format!("resource not found: `{}`", shortened(uri));
+    RpcError::new(ErrorCode::RESOURCE_NOT_FOUND, why).with_data(serde_json::json!({ "uri": uri }))
 }

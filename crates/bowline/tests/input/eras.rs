@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bowline::client::Host;
 use bowline::exchange::{ElicitationOutcome, InputError};
-use bowline::server::{Prompt, Resource};
+use bowline::server::{Prompt, RequiredCapability, Resource};
+use bowline::testing::matrix;
 use bowline::types::{
     CallToolResult, ClientCapabilities, ContentBlock, CreateMessageRequestParams,
     CreateMessageResult, ElicitAction, ElicitRequestFormParams, ElicitRequestParams,
@@ -14,7 +15,7 @@ use bowline::types::{
 };
 use bowline::{Client, Context, Error, RpcError, Server, Tool, wire};
 use bowline_core::Outcome;
-use bowline_core::era::Request;
+use bowline_core::era::{ElicitationModes, Request};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -260,7 +261,8 @@ async fn an_elicitation_without_the_client_capability_is_not_sent() {
         let Error::Rpc(error) = error else {
             panic!("{config:?}: {error}");
         };
-        let message = r#"this request needs the client capability {"elicitation":{}}"#;
+        let message =
+            "the request requires the client capability `elicitation`, which was not declared";
         assert_eq!(error.message, message, "{config:?}");
         if config.0 == MODERN {
             assert_eq!(error.code, ErrorCode::MISSING_CLIENT_CAPABILITY);
@@ -312,7 +314,7 @@ async fn a_client_without_form_elicitation_gets_no_form() {
 
         let error = client.call_tool("order", ()).await.unwrap_err();
 
-        let message = r#"this request needs the client capability {"elicitation":"#;
+        let message = "the request requires the client capability `elicitation`";
         let is_expected = matches!(&error, Error::Rpc(peer) if peer.message.starts_with(message));
         assert!(is_expected, "{config:?}: {error}");
     }
@@ -334,6 +336,30 @@ async fn a_version_without_elicitation_fails_whatever_the_client_declares() {
             );
             assert_eq!(host_log.all(), [""; 0]);
         }
+    }
+}
+
+/// In process, too, a client does not declare what its version does not have.
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_requires_elicitation_refuses_callers_alike_over_every_transport() {
+    let asking = async || -> String { panic!("the handler runs") };
+    let tool = Tool::new("order", asking).requires_capability(RequiredCapability::Elicitation);
+    let server = Server::new("shop", "1.0.0").tool(tool);
+    for case in matrix() {
+        let host = match case.dialect.elicitation {
+            ElicitationModes::None => replying_host(&HostLog::default()),
+            _ => Host::new(),
+        };
+        let client = case.serve(&server).connect.host(host).await.unwrap();
+
+        let error = client.call_tool("order", ()).await.unwrap_err();
+
+        let Error::Rpc(error) = error else {
+            panic!("{case}: {error}");
+        };
+        let message =
+            "the request requires the client capability `elicitation`, which was not declared";
+        assert_eq!(error.message, message, "{case}");
     }
 }
 

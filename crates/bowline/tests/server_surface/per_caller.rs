@@ -11,6 +11,7 @@ use bowline::types::{
 };
 use bowline::{
     Client, Context, Error, ErrorCode, Prompt, Resource, ResourceTemplate, RpcError, Server,
+    testing,
 };
 use serde_json::json;
 
@@ -251,6 +252,26 @@ async fn a_list_that_fails_is_an_error_and_a_mounted_one_finds_its_state() {
         let listed = client.list_resources().await.unwrap();
         let uris: Vec<_> = listed.iter().map(|it| &*it.uri).collect();
         assert_eq!(uris, ["inner://x", "outer://x"], "{transport:?}");
+    }
+}
+
+/// Before 2025-06-18 there is no `context`; in process, too, it is dropped.
+#[tokio::test(start_paused = true)]
+async fn a_completer_gets_the_other_arguments_in_versions_that_have_them() {
+    let dishes = Completer::for_prompt("order", "dish", async |input, _| {
+        Ok(input.arguments.values().cloned().collect::<Vec<_>>())
+    });
+    let order = Prompt::raw("order", async |_, _| Ok("text")).optional("dish", "");
+    let server = Server::new("menu", "1.0.0").prompt(order).completer(dishes);
+    for case in testing::matrix() {
+        let client = case.serve(&server).connect.await.unwrap();
+        let complete = client.complete(PromptReference::new("order"), "dish", "");
+
+        let completion = complete.context_argument("cuisine", "italian").await;
+
+        let has_context = !["2024-11-05", "2025-03-26"].contains(&case.dialect.version);
+        let expected: &[&str] = if has_context { &["italian"] } else { &[] };
+        assert_eq!(completion.unwrap().values, expected, "{case}");
     }
 }
 

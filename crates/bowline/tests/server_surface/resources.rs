@@ -1,6 +1,6 @@
 //! Resources and templates.
 
-use bowline::server::Contents;
+use bowline::server::{Contents, not_found};
 use bowline::types::{ListResourceTemplatesRequest, ListResourcesRequest, PaginatedRequestParams};
 use bowline::{ErrorCode, Resource, Server};
 use serde_json::{Value, json};
@@ -83,10 +83,19 @@ async fn a_missing_resource_is_refused_with_the_code_of_the_era_and_its_uri() {
                 transport.missing_resource(),
                 "{transport:?} {uri}"
             );
+            assert_eq!(error.message, format!("resource not found: `{uri}`"));
             let data: Value = error.data.unwrap().decode().unwrap();
             assert_eq!(data, json!({ "uri": uri }));
         }
     }
+}
+
+#[test]
+fn a_long_uri_is_shortened_in_the_message() {
+    let error = not_found(&"x".repeat(10_000));
+
+    assert!(error.message.ends_with("x…`"), "{}", error.message);
+    assert!(error.message.len() < 300);
 }
 
 #[tokio::test(start_paused = true)]

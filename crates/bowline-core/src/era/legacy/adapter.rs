@@ -62,6 +62,24 @@ impl Adapter {
         }
     }
 
+    pub(in crate::era) fn convert_request(self, mut request: Request) -> Request {
+        let converter = RevisionConverter(self.0);
+        let params = Object::read(&request.params).ok().map(|mut params| {
+            converter.params(&request.method, &mut params);
+            params.to_json()
+        });
+        if let Some(params) = params {
+            request.params = params.into();
+        }
+        let capabilities = converter.client_capabilities(encode(&request.caller.capabilities));
+        if let Ok(capabilities) = capabilities.decode()
+            && capabilities != request.caller.capabilities
+        {
+            Arc::make_mut(&mut request.caller).capabilities = capabilities;
+        }
+        request
+    }
+
     pub(in crate::era) fn unseal(
         self,
         method: &str,

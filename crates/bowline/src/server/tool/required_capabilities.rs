@@ -162,4 +162,35 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn the_message_names_the_missing_capabilities() {
+        let declared = ClientCapabilities::default();
+        let message = |capabilities: &[RequiredCapability], extensions: &[String]| {
+            let error = check(capabilities, extensions, &declared).unwrap_err();
+            error.message
+        };
+
+        assert_eq!(
+            message(&[RequiredCapability::Elicitation], &[]),
+            "the request requires the client capability `elicitation`, which was not declared"
+        );
+        assert_eq!(
+            message(&[], &["com.example/drawing".to_owned()]),
+            "the request requires the client capability `extensions.com.example/drawing`, which was not declared"
+        );
+        assert_eq!(
+            message(
+                &[
+                    RequiredCapability::SamplingWithTools,
+                    RequiredCapability::ElicitationByUrl,
+                    RequiredCapability::Elicitation,
+                    RequiredCapability::Roots,
+                ],
+                &[]
+            ),
+            "the request requires the client capabilities `elicitation`, `elicitation.url`, `roots`, \
+             `sampling.tools`, which were not declared"
+        );
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::era::{Caller, Request, Seal, convert_notification, seal, stamp};
+use crate::era::{Caller, Request, Seal, convert_notification, convert_request, seal, stamp};
 use crate::{Notification, Outcome};
 
 const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
@@ -304,5 +304,36 @@ fn the_elicitation_capability_without_forms_is_removed_for_versions_without_url_
             .unwrap();
 
         assert_eq!(converted, expected, "{version}");
+    }
+}
+
+#[test]
+fn a_request_that_is_not_encoded_loses_the_same_members() {
+    let capabilities = json!({"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}});
+    let complete = json!({"ref": {}, "argument": {}, "context": {"arguments": {}}});
+    for version in VERSIONS {
+        let mut caller = Caller::new(dialect(version));
+        caller.capabilities = serde_json::from_value(capabilities.clone()).unwrap();
+        let request = Request::new(
+            "completion/complete",
+            Json::from(complete.clone()),
+            Arc::new(caller),
+        );
+        let discover = Request::new(
+            "server/discover",
+            Json::empty_object(),
+            request.caller.clone(),
+        );
+        let handshake: Value = stamp(&discover).params.unwrap().decode().unwrap();
+        let stamped = stamp(&request).params.unwrap();
+
+        let converted = convert_request(request);
+
+        assert_eq!(converted.params, stamped, "{version}");
+        assert_eq!(
+            serde_json::to_value(&converted.caller.capabilities).unwrap(),
+            handshake["capabilities"],
+            "{version}"
+        );
     }
 }
