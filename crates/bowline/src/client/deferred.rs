@@ -12,10 +12,6 @@ pub(super) enum Deferred<D, F> {
     Starting,
 }
 
-#[expect(
-    clippy::panic,
-    reason = "a mistake in the program, as polling a finished future is; no peer can cause it"
-)]
 impl<D, F> Deferred<D, F> {
     /// Returns the settings.
     ///
@@ -40,10 +36,6 @@ impl<D, F> Deferred<D, F> {
     }
 }
 
-#[expect(
-    clippy::panic,
-    reason = "polled again after `start` panicked, as no future may be"
-)]
 impl<D, F: Future + Unpin> Deferred<D, F> {
     /// Polls the future, which `start` makes of the settings at the first call.
     pub(super) fn poll(
