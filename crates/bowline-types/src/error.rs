@@ -233,11 +233,7 @@ fn capability_names(capabilities: &ClientCapabilities) -> Vec<String> {
             names.push(format!("`{name}`"));
             continue;
         };
-        names.extend(members.keys().map(|member| match (&**name, &**member) {
-            // Form mode is what `elicitation` without a mode means.
-            ("elicitation", "form") => "`elicitation`".to_owned(),
-            (name, member) => format!("`{name}.{member}`"),
-        }));
+        names.extend(members.keys().map(|member| format!("`{name}.{member}`")));
     }
     names
 }

@@ -117,6 +117,11 @@ fn greet() -> &'static str {
     "Hello!"
 }
 
+#[prompt]
+async fn translate(language: String, country: Option<String>) -> String {
+    format!("Translate it into {language} as spoken in {country:?}.")
+}
+
 /// Read me first.
 #[resource(uri = "docs://readme", mime_type = "text/plain")]
 async fn readme(requested: RequestedUri) -> String {
@@ -464,7 +469,7 @@ async fn shelved(State(shelf): Shelf, #[tool(extractor)] again: Shelf, nth: usiz
     shelf[nth].to_owned()
 }
 
-#[completion(prompt = "hello", argument = "language")]
+#[completion(prompt = "translate", argument = "language")]
 async fn languages(
     input: CompletionInput,
     country: Option<String>,
@@ -508,11 +513,11 @@ async fn extractors_are_recognized_by_pattern_and_by_attribute() {
 
 #[tokio::test]
 async fn a_completer_takes_what_is_typed_and_the_other_arguments() {
-    let server = Server::new("greeter", "1.0.0")
-        .prompt(greet)
+    let server = Server::new("translator", "1.0.0")
+        .prompt(translate)
         .completer(languages);
     let client = Client::in_process(&server).await.unwrap();
-    let reference = types::PromptReference::new("hello");
+    let reference = types::PromptReference::new("translate");
 
     let complete = client.complete(reference.clone(), "language", "d");
     let found = complete.context_argument("country", "Dansk").await.unwrap();
@@ -599,7 +604,7 @@ async fn a_toolbox_has_prompts_resources_and_completers_that_share_its_fields() 
 
 #[test]
 fn a_completer_without_its_state_is_an_error_of_the_server() {
-    #[completion(prompt = "hello", argument = "language")]
+    #[completion(prompt = "translate", argument = "language")]
     async fn known(input: CompletionInput, State(known): State<Vec<String>>) -> types::Completion {
         input.matching(known)
     }

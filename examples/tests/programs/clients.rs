@@ -55,8 +55,8 @@ async fn fan_out_keeps_the_first_answer_and_cancels_the_others() {
     assert_eq!(printed, expected);
 }
 
+/// Takes 40 s, because it shows the defaults.
 #[tokio::test]
-#[ignore = "takes 40 s"]
 async fn behind_a_proxy_every_call_is_answered() {
     let printed = run("behind_a_proxy", &[], "").await;
 

@@ -173,7 +173,7 @@ mod tests {
 
         assert_eq!(
             message(&[RequiredCapability::Elicitation], &[]),
-            "the request requires the client capability `elicitation`, which was not declared"
+            "the request requires the client capability `elicitation.form`, which was not declared"
         );
         assert_eq!(
             message(&[], &["com.example/drawing".to_owned()]),
