@@ -41,8 +41,8 @@ use syn::Error;
 /// returns a smart pointer to the value (`bowline::server::FunctionOutput`).
 ///
 /// Parameters are arguments of the tool, unless their type is an extractor (`Context`, `State<_>`, `Extension<_>`,
-/// `Args<_>`, `Principal`, `Arc<Caller>`, `Meta`, `Json`) or their pattern is (`State(x)`). Doc comments become descriptions. An `Option` is an optional
-/// argument. A function that is not `async` runs on tokio's blocking pool.
+/// `Args<_>`, `Principal`, `Arc<Caller>`, `Meta`, `Json`) or their pattern is (`State(x)`). Doc comments become
+/// descriptions. An `Option` is an optional argument. A function that is not `async` runs on tokio's blocking pool.
 ///
 /// Options: `name`, `title`, `description`, `icon` (text); `read_only`, `destructive`, `idempotent`, `open_world`
 /// (alone or `= false`); `deny_unknown`; `cancel = "signal"`; `max_concurrency = 8`; `scopes("files:read", …)`;
@@ -88,8 +88,8 @@ pub fn resource(attribute: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Makes a function a completer of a prompt's argument or a template's variable: `server.completer(languages)`.
 ///
-/// It takes extractors, among them `CompletionInput` with what is typed so far. Other parameters are the other arguments
-/// of the prompt or template, as far as the client has resolved them, and should be `Option`s.
+/// It takes extractors, among them `CompletionInput` with what is typed so far. Other parameters are the other
+/// arguments of the prompt or template, as far as the client has resolved them, and should be `Option`s.
 ///
 /// Options, two of which are required: `prompt` (a name) or `template` (a URI template), and `argument`.
 #[proc_macro_attribute]

@@ -178,8 +178,8 @@ pub(crate) fn arguments_type(
     if arguments.is_empty() {
         return TokenStream::new();
     }
-    // Each plain field has a type parameter, so that the derives demand nothing of its type: a missing trait is reported
-    // once, by `is_argument`, and not at each use in the code that they generate.
+    // Each plain field has a type parameter, so that the derives demand nothing of its type: a missing trait is
+    // reported by `is_argument`, and not at each use in the code that they generate.
     let plain = arguments.iter().filter(|argument| argument.is_plain());
     let generics = plain.clone().map(|argument| {
         let (parameter, ty) = (argument.type_parameter(), &argument.ty);

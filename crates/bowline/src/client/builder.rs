@@ -27,8 +27,8 @@ use crate::exchange::{BoxFuture, Context, Responder};
 use crate::wire::{Command, EngineWire, OpenWireFn};
 use crate::{Error, Result, deprecation};
 
-/// A builder for a connection to a server, and the future of the connected [`Client`]. Await it to connect. Settings have
-/// no effect once it was polled.
+/// A builder for a connection to a server, and the future of the connected [`Client`]. Await it to connect. Settings
+/// have no effect once it was polled.
 ///
 /// # Cancel safety
 ///
