@@ -609,13 +609,13 @@ fn a_completer_without_its_state_is_an_error_of_the_server() {
         input.matching(known)
     }
 
-    let server = Server::new("greeter", "1.0.0")
-        .prompt(greet)
+    let server = Server::new("translator", "1.0.0")
+        .prompt(translate)
         .completer(known);
 
     let error = server.check().unwrap_err().to_string();
     assert!(
-        error.contains("completer of argument `language` of prompt `hello`"),
+        error.contains("completer of argument `language` of prompt `translate`"),
         "{error}"
     );
 }

@@ -189,7 +189,7 @@ mod tests {
                 ],
                 &[]
             ),
-            "the request requires the client capabilities `elicitation`, `elicitation.url`, `roots`, \
+            "the request requires the client capabilities `elicitation.form`, `elicitation.url`, `roots`, \
              `sampling.tools`, which were not declared"
         );
     }
