@@ -43,6 +43,9 @@ pub(crate) fn expand(
     Ok(function.with_definition(&definition, bowline))
 }
 
+/// How many parameters a function has for which `bowline` implements `IntoDefinition`.
+const MAX_PARAMETERS: usize = 16;
+
 /// A function with its parsed parameters.
 struct Function {
     item: ItemFn,
@@ -57,6 +60,10 @@ impl Function {
         if let Some(receiver) = item.sig.receiver() {
             let why = "methods need `#[tools]` on their `impl` block";
             return Err(Error::new_spanned(receiver, why));
+        }
+        if let Some(parameter) = item.sig.inputs.iter().nth(MAX_PARAMETERS) {
+            let why = "at most 16 parameters; take a struct with `Args<T>` instead";
+            return Err(Error::new_spanned(parameter, why));
         }
         let parameters = parameter::read(item.sig.inputs.iter_mut())?;
         let arguments = arguments_type_name(&item.sig.ident);

@@ -639,3 +639,42 @@ async fn a_parameter_may_have_the_name_of_its_function() {
 
     assert_eq!(reply.text(), name("Ada".into()).await);
 }
+
+#[tokio::test]
+async fn a_function_with_sixteen_parameters_is_a_tool() {
+    #[tool]
+    #[expect(
+        clippy::too_many_arguments,
+        clippy::many_single_char_names,
+        reason = "the test"
+    )]
+    async fn sum(
+        a: u32,
+        b: u32,
+        c: u32,
+        d: u32,
+        e: u32,
+        f: u32,
+        g: u32,
+        h: u32,
+        i: u32,
+        j: u32,
+        k: u32,
+        l: u32,
+        m: u32,
+        n: u32,
+        o: u32,
+        p: u32,
+    ) -> u32 {
+        a + b + c + d + e + f + g + h + i + j + k + l + m + n + o + p
+    }
+    let server = Server::new("adder", "1.0.0").tool(sum);
+    let client = Client::in_process(&server).await.unwrap();
+
+    let arguments: serde_json::Map<String, Value> = ('a'..='p')
+        .map(|name| (name.to_string(), json!(1)))
+        .collect();
+    let reply = client.call_tool("sum", arguments).await.unwrap();
+
+    assert_eq!(reply.text(), "16");
+}

@@ -9,7 +9,7 @@ use crate::{Error, Result};
 ///
 /// # Errors
 ///
-/// [`Error::Misuse`] if there is none, or one is malformed.
+/// [`Error::Misuse`] if `pem` contains no certificate, or a malformed one.
 pub(crate) fn certificates(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let certificates = read.map_err(|error| malformed(what, &error))?;
@@ -29,7 +29,7 @@ pub(crate) fn certificates(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<
 ///
 /// # Errors
 ///
-/// [`Error::Misuse`] if there is none, or it is malformed or encrypted.
+/// [`Error::Misuse`] if `pem` contains no private key, or a malformed or encrypted one.
 pub(crate) fn private_key(what: &str, pem: &[u8]) -> Result<PrivateKeyDer<'static>> {
     match PrivateKeyDer::from_pem_slice(pem) {
         Ok(key) => Ok(key),

@@ -86,6 +86,10 @@ functions!(A B C D E F G H I);
 functions!(A B C D E F G H I J);
 functions!(A B C D E F G H I J K);
 functions!(A B C D E F G H I J K L);
+functions!(A B C D E F G H I J K L M);
+functions!(A B C D E F G H I J K L M N);
+functions!(A B C D E F G H I J K L M N O);
+functions!(A B C D E F G H I J K L M N O P);
 
 /// The future that an `async fn` with `#[tool]` or its like returns. Await it as usual.
 ///

@@ -4,7 +4,7 @@ use tokio::net::TcpStream;
 
 use crate::shutdown::Shutdown;
 
-/// There is none.
+/// Has no values, because this build cannot serve TLS.
 #[derive(Clone, Debug)]
 pub(super) enum TlsConfig {}
 
