@@ -68,7 +68,10 @@ impl MethodCatalog for ServerSnapshot {
 
     fn param_headers(&self, tool: &str) -> Option<Arc<ParamHeaders>> {
         let tools = self.definition.tools.snapshot();
-        tools.find(tool)?.item.param_headers()
+        let tool = &tools.find(tool)?.item;
+        // As with the required scopes: a refusal would reveal the tool to callers who may not see it.
+        tool.param_headers()
+            .filter(|_| tool.visibility().is_public())
     }
 }
 

@@ -721,7 +721,11 @@ impl Server {
 
     fn with_error(self, error: Option<String>) -> Self {
         match error {
-            Some(error) => self.with_definition(|definition| definition.errors.push(error)),
+            // Once, because a handler may repeat its mistake in every call.
+            Some(error) if !self.definition().errors.contains(&error) => {
+                self.with_definition(|definition| definition.errors.push(error))
+            }
+            Some(_) => self,
             None => self,
         }
     }

@@ -344,7 +344,8 @@ macro_rules! resource_setters {
             }
 
             /// Hides it from callers for which `filter` returns false: it is not listed, and the answer is the same as
-            /// if it did not exist, also to requests for completions. Subscribers that do not see it get no updates.
+            /// if it did not exist, also to requests for completions. Callers who do not see it when they
+            /// subscribe get no updates.
             pub fn visible_to(
                 mut self,
                 filter: impl Fn(&Context) -> bool + Send + Sync + 'static,
@@ -436,9 +437,12 @@ impl ResourceReader {
         }
         if let Some(cache) = &self.cache {
             result.ttl_ms.get_or_insert(cache.ttl_ms);
-            result
-                .cache_scope
-                .get_or_insert_with(|| cache.scope.clone());
+            // A shared cache would show the resource to callers who may not see it.
+            let scope = match self.visibility.is_public() {
+                true => cache.scope.clone(),
+                false => CacheScope::PRIVATE,
+            };
+            result.cache_scope.get_or_insert(scope);
         }
         Ok(result)
     }

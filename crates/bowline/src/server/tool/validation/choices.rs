@@ -35,11 +35,11 @@ fn describe_at(root: &Value, error: &ValidationError<'_>, depth: usize) -> Optio
     };
     let depth = depth.checked_sub(1)?;
     if let Some(errors) = chosen.and_then(|chosen| context.get(chosen)) {
-        let errors = errors.iter().take(super::MAX_ERRORS);
-        let texts = errors.flat_map(|error| {
+        let texts = errors.iter().flat_map(|error| {
             describe_at(root, error, depth).unwrap_or_else(|| vec![error_text(error)])
         });
-        return Some(texts.collect());
+        // Lazily, so that nested choices cost no more than the texts that are shown.
+        return Some(texts.take(super::MAX_ERRORS).collect());
     }
     let text = expected(&choices, error.instance());
     Some(vec![located(error, text)])
