@@ -10,7 +10,7 @@
 //! It lists all tools with the name of their server, and performs the calls that the user types. `add {"a": 1, "b": 2}`
 //! calls `add` on all servers concurrently, `sum.add {"a": 1, "b": 2}` on one; `db.execute {"sql": "DROP TABLE notes"}`
 //! is confirmed by `true`. A call has ten seconds, and shows its progress. If a server has ended, a call fails and
-//! the next one starts it again. Ctrl-C, or the end of the input, drops calls, which cancels them, and ends the servers.
+//! the next one starts it again. Ctrl-C, or the end of the input, drops calls, which cancels them, and ends servers.
 
 use std::{sync::Arc, time::Duration};
 

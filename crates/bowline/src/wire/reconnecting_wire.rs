@@ -146,7 +146,7 @@ impl ReconnectingWire {
     fn lose(&mut self, since: Instant, error: Option<io::Error>) -> WireEvent {
         self.control.losses.fetch_add(1, Ordering::AcqRel);
         // Reset only after a while: a server that dies at once must not be started in a loop.
-        if since.elapsed() >= self.policy.backoff.max {
+        if since.elapsed() >= self.policy.backoff.max.max(MIN_STABLE) {
             self.attempts = 0;
         }
         let error = error.map(Arc::new);
@@ -188,8 +188,11 @@ impl ReconnectingWire {
 
     /// Handles a failed attempt. Returns the end of the wire if it gives up.
     fn fail(&mut self, error: Error) -> Option<WireEvent> {
-        // A server that speaks another version now, for example. Trying again would not help.
-        let is_final = matches!(error, Error::Protocol { .. });
+        // A server that speaks another version now, or a user who declined to sign in: trying again would not help.
+        let is_final = matches!(
+            error,
+            Error::Protocol { .. } | Error::Unauthorized { .. } | Error::Misuse { .. }
+        );
         if is_final || self.has_given_up() {
             return Some(self.end(error));
         }
@@ -424,7 +427,7 @@ impl HandshakeIo<'_> {
         match message {
             Message::Response(_) => {}
             message if self.early.len() < MAX_EARLY => self.early.push(message),
-            message => tracing::warn!(?message, "dropped a message before the handshake"),
+            _ => tracing::warn!("dropped a message before the handshake"),
         }
     }
 
@@ -476,6 +479,9 @@ impl HandshakeIo<'_> {
         self.wire.poll_flush(cx)
     }
 }
+
+/// How long a connection lasts at least until the attempts are counted anew, whatever the back-off.
+const MIN_STABLE: Duration = Duration::from_secs(1);
 
 /// The maximum number of messages that are kept until the handshake is complete.
 const MAX_EARLY: usize = 64;
