@@ -125,6 +125,7 @@ impl Function {
         let Definition { ty, expression, .. } = definition;
         quote! {
             #(#outer)*
+            #[allow(clippy::too_many_arguments, reason = "the original function is checked")]
             #vis fn #name(
                 #parameters
             ) -> #bowline::server::#wrapper<impl #bowline::server::Definition<Item = #ty>, #output> {
