@@ -6,12 +6,13 @@ use std::path::Path;
 use crate::process;
 
 /// The published crates, each after those that it depends on, which is the order of their publication.
-pub(crate) const PUBLISHED: [&str; 6] = [
+pub(crate) const PUBLISHED: [&str; 7] = [
     "bowline-types",
     "bowline-core",
     "bowline-macros",
     "bowline",
     "bowline-auth",
+    "bowline-tasks",
     "bowline-cli",
 ];
 
