@@ -59,7 +59,7 @@ pub(crate) fn call(times: u64) {
         else {
             panic!("expected the outcome of the call");
         };
-        let _ = black_box(unseal("tools/call", Dialect::LATEST, &[], Ok(result)));
+        let _ = black_box(unseal("tools/call", Dialect::LATEST, Ok(result)));
     }
 }
 

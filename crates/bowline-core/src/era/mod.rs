@@ -25,7 +25,7 @@
 //!
 //! let server = Json::encode(&Implementation::new("calculator", "1.0.0"))?;
 //! let outcome = seal(&form, &server, Ok(Json::parse(r#"{"tools":[]}"#)?)); // … and back
-//! let answer = unseal("tools/list", Dialect::LATEST, &[], outcome)?;
+//! let answer = unseal("tools/list", Dialect::LATEST, outcome)?;
 //! assert!(matches!(answer, Unsealed::Complete(_)));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -93,8 +93,8 @@ pub fn convert_request(request: Request) -> Request {
 
 /// Converts the outcome of a request that was stamped for `dialect` to the internal form.
 ///
-/// `method` is the internal name of the method; `extensions` are the values of `resultType` that negotiated extensions
-/// add.
+/// `method` is the internal name of the method. A `resultType` that the core specification does not define is returned
+/// as [`Unsealed::Extension`]; the caller must check that an extension which the request declared defines it.
 ///
 /// # Errors
 ///
@@ -102,7 +102,6 @@ pub fn convert_request(request: Request) -> Request {
 pub fn unseal(
     method: &str,
     dialect: &'static Dialect,
-    extensions: &[&str],
     outcome: Outcome,
 ) -> Result<Unsealed, ResultViolation> {
     let result = match outcome {
@@ -114,7 +113,7 @@ pub fn unseal(
     }
     match legacy::Adapter::of(dialect) {
         Some(legacy) => legacy.unseal(method, result),
-        None => modern::unseal(method, dialect, extensions, result),
+        None => modern::unseal(method, dialect, result),
     }
 }
 

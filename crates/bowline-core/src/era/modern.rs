@@ -303,7 +303,6 @@ fn capabilities_of(caller: &Caller) -> Cow<'_, ClientCapabilities> {
 pub(super) fn unseal(
     method: &str,
     dialect: &'static Dialect,
-    extensions: &[&str],
     result: Json,
 ) -> Result<Unsealed, ResultViolation> {
     let result_type = result_type(&result).map_err(|_| ResultViolation::InvalidResultType)?;
@@ -318,11 +317,10 @@ pub(super) fn unseal(
                 Err(ResultViolation::InputRequiredNotAllowed(method.to_owned()))
             }
         }
-        Some(of) if extensions.contains(&of.as_str()) => Ok(Unsealed::Extension {
+        Some(of) => Ok(Unsealed::Extension {
             result_type: of.as_str().to_owned(),
             result,
         }),
-        Some(of) => Err(ResultViolation::UnknownResultType(of.as_str().to_owned())),
     }
 }
 

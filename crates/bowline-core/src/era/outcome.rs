@@ -38,7 +38,8 @@ pub enum Unsealed {
     Complete(Json),
     /// An `InputRequiredResult`: the server needs input from the client first.
     InputRequired(Json),
-    /// A result whose `resultType` an extension defines.
+    /// A result whose `resultType` the core specification does not define. It is valid only if an extension that the
+    /// request declared defines it for the method.
     Extension {
         /// The `resultType`.
         result_type: String,
@@ -59,9 +60,6 @@ pub enum ResultViolation {
     /// `resultType` is not a string, or is duplicated.
     #[error("expected `resultType` to be one string")]
     InvalidResultType,
-    /// Neither the core specification nor a negotiated extension defines this `resultType`.
-    #[error("unknown `resultType` `{0}`")]
-    UnknownResultType(String),
     /// The result is `input_required`, which is not allowed for this method.
     #[error("`input_required` is not allowed as a result of `{0}`")]
     InputRequiredNotAllowed(String),

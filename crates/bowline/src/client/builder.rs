@@ -17,6 +17,7 @@ use bowline_types::{
 };
 
 use super::config::ClientConfig;
+use super::detached::DetachedRequests;
 use super::http::HttpConfig;
 use super::notification_dispatch::NotificationDispatch;
 use super::opener::Opener;
@@ -274,7 +275,15 @@ impl ClientBuilder {
         self.invalid.get_or_insert_with(|| Error::misuse(error));
     }
 
-    async fn connect(self) -> Result<Client> {
+    async fn connect(mut self) -> Result<Client> {
+        let ClientConfig {
+            extensions, caller, ..
+        } = &mut self.config;
+        // Here and not in `connect_with`, which gets the config of a connected client to restart its server.
+        if let Err(error) = extensions.check_undeclared(&caller.capabilities) {
+            self.invalid.get_or_insert(error);
+        }
+        self.config.extensions.declare(&mut self.config.caller);
         let (url, identity) = (self.http.cache_url(), self.http.identity());
         let notifications = self.config.notifications(url, identity);
         self.connect_with(notifications).await
@@ -323,6 +332,7 @@ impl ClientBuilder {
             last_token: AtomicI64::new(0),
             child,
             closed: Arc::default(),
+            detached: DetachedRequests::new(),
         };
         let client = Client {
             inner: Arc::new(inner),
@@ -344,7 +354,8 @@ async fn open(target: ConnectTarget, http: HttpConfig, opener: &Opener<'_>) -> R
         ConnectTarget::Child(command) => opener.spawn(&command).await,
         ConnectTarget::Http => {
             let tools = opener.notifications.tools.clone();
-            http.transport(tools)?.connect(opener).await
+            let names = opener.config.extensions.name_members();
+            http.transport(tools, names)?.connect(opener).await
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! Waiting ──result──▶ (ListingTools) ──▶ Reply
-//!  ▲  ├──input_required──▶ AnsweringInput ─────────────────────────────────┐
+//!  ▲  ├──result of an extension──▶ Completing ──result──▶ as above
+//!  │  ├──input_required──▶ AnsweringInput ─────────────────────────────────┐
 //!  │  └──error, version not confirmed or headers rejected──▶ Correcting──┐ │
 //!  └────────────────────────── next exchange ◀───────────────────────────┴─┘
 //! ```
@@ -13,23 +14,24 @@ use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use bowline_core::Notification;
-use bowline_core::era::Request;
+use bowline_core::era::{Request, Unsealed, unseal};
 use bowline_core::input::{ClientRounds, InputStep, RoundsMisuse, is_input_required};
 use bowline_types::{
     CallToolRequest, CallToolResult, ContentBlock, ErrorCode, InputRequiredResult, Json,
     ListToolsRequest, Meta, Method, NotificationMethod, ProgressNotification,
-    ProgressNotificationParams, RequestId,
+    ProgressNotificationParams, RequestId, ResultType,
 };
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
 
-use super::Client;
 use super::cache_policy::CacheMode;
+use super::extension_call::Completing;
 use super::input_requests::{HostAnswers, retry_pause};
 use super::known_tools::{ArgumentHeaders, PageSource, ValidationStatus};
 use super::remembered_version::cannot_have_run;
 use super::request_builder::with_log_level;
 use super::structured;
+use super::{Client, ExtensionResult};
 use crate::exchange::{
     Answer, BoxFuture, CallOptions, Channel, Exchange, ExchangeEvent, InProcess,
 };
@@ -62,6 +64,8 @@ pub struct Call {
     rounds: Option<ClientRounds>,
     /// Whether an `input_required` result is returned to the caller instead of being answered by the host.
     pub(super) manual_input: bool,
+    /// Whether the result of an extension is returned to the caller instead of being completed by the extension.
+    pub(super) manual_extension: bool,
     /// Whether the tools were listed because the server rejected the headers of the request.
     has_corrected_headers: bool,
     /// The number of changes of the tools when they were requested; 0 for other requests.
@@ -81,6 +85,8 @@ enum RequestPhase {
     /// and the tools are listed if the headers were rejected. The output is the time that it took if the request is to
     /// be sent again.
     Correcting(BoxFuture<'static, Option<Duration>>, Error),
+    /// The result is that of an extension, which obtains the final one.
+    Completing(Box<Completing>),
     /// The result has arrived; the tools are being listed for the output schema to validate it.
     ListingTools(BoxFuture<'static, Duration>, Json),
     Done,
@@ -101,6 +107,7 @@ impl Call {
             on_progress,
             rounds: None,
             manual_input: false,
+            manual_extension: false,
             has_corrected_headers: false,
             tool_changes: 0,
             round_began: None,
@@ -140,12 +147,14 @@ impl Call {
             RequestPhase::Waiting(exchange) => exchange.request_id(),
             RequestPhase::AnsweringInput(_)
             | RequestPhase::Correcting(..)
+            | RequestPhase::Completing(_)
             | RequestPhase::ListingTools(..)
             | RequestPhase::Done => None,
         }
     }
 
-    /// Cancels the request, with a reason for the server where the transport can carry one.
+    /// Cancels the request, with a reason for the server where the transport can carry one, and for the extension that
+    /// [completes](super::ClientExtension::complete) it, if one does.
     ///
     /// # Examples
     ///
@@ -156,10 +165,13 @@ impl Call {
     /// # Ok(()) }
     /// ```
     pub fn cancel(mut self, reason: impl Into<String>) {
-        if let RequestPhase::Waiting(exchange) =
-            std::mem::replace(&mut self.phase, RequestPhase::Done)
-        {
-            exchange.cancel(reason);
+        match std::mem::replace(&mut self.phase, RequestPhase::Done) {
+            RequestPhase::Waiting(exchange) => exchange.cancel(reason),
+            RequestPhase::Completing(completing) => completing.cancel(reason.into()),
+            RequestPhase::AnsweringInput(_)
+            | RequestPhase::Correcting(..)
+            | RequestPhase::ListingTools(..)
+            | RequestPhase::Done => {}
         }
     }
 
@@ -198,7 +210,59 @@ impl Call {
             },
             _ => result,
         };
-        Poll::Ready(Ok(Reply(result)))
+        Poll::Ready(Ok(Reply::complete(result)))
+    }
+
+    /// Passes the result of an extension to the extension, or returns it to a caller that requested that.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Protocol`] if no extension of the client defines `result_type` for the method.
+    fn complete_extension(&mut self, result_type: String, result: Json) -> Poll<Result<Reply>> {
+        let extensions = &self.client.inner.config.extensions;
+        let extension = extensions.of_result(&result_type, &self.request.method);
+        // The result arrived in time. If no time is left, the extension must still get it, to discard it.
+        let _ = self.end_round();
+        self.phase = RequestPhase::Done;
+        let extension = match extension {
+            Ok(extension) if !self.manual_extension => extension,
+            checked => return Poll::Ready(checked.map(|_| Reply::incomplete(result_type, result))),
+        };
+        let options = CallOptions {
+            timeout: self.remaining_time(),
+            ..self.options.clone()
+        };
+        let result = ExtensionResult::new(result_type, result);
+        let (client, request) = (self.client.clone(), self.request.clone());
+        let completing = Completing::new(&*extension, result, client, request, &options);
+        self.phase = RequestPhase::Completing(Box::new(completing));
+        Poll::Pending
+    }
+
+    /// Handles the output of an extension like a direct result, which must be complete.
+    fn finish_completion(
+        &mut self,
+        completed: Result<Json>,
+        spent: Duration,
+    ) -> Poll<Result<Reply>> {
+        self.phase = RequestPhase::Done;
+        let remaining = self.remaining_time();
+        let _ = self.add_time_spent(spent); // the result came in time
+        let result = match (completed, self.options.timeout) {
+            (Ok(result), _) => result,
+            // Report the total that the caller set, not the rest of it.
+            (Err(Error::Timeout { after }), Some(total)) if Some(after) == remaining => {
+                return Poll::Ready(Err(Error::Timeout { after: total }));
+            }
+            (Err(error), _) => return Poll::Ready(Err(error)),
+        };
+        let (method, dialect) = (&self.request.method, self.request.caller.dialect);
+        match unseal(method, dialect, Ok(result)) {
+            Ok(Unsealed::Complete(result)) => self.process_result(result),
+            _ => Poll::Ready(Err(Error::protocol(format!(
+                "expected a complete result of `{method}` from its extension"
+            )))),
+        }
     }
 
     fn handle_notification(&mut self, notification: &Notification) {
@@ -367,11 +431,20 @@ impl Future for Call {
                             Poll::Pending => continue,
                         }
                     }
-                    ExchangeEvent::Answered(Ok(
-                        Answer::InputRequired(result) | Answer::Extension { result, .. },
-                    )) => {
+                    ExchangeEvent::Answered(Ok(Answer::Extension {
+                        result_type,
+                        result,
+                    })) => {
+                        this.client.confirm_version();
+                        match this.complete_extension(result_type, result) {
+                            Poll::Ready(reply) => return Poll::Ready(reply),
+                            Poll::Pending => continue,
+                        }
+                    }
+                    ExchangeEvent::Answered(Ok(Answer::InputRequired(result))) => {
                         this.phase = RequestPhase::Done;
-                        return Poll::Ready(Ok(Reply(result)));
+                        let result_type = ResultType::INPUT_REQUIRED.as_str().to_owned();
+                        return Poll::Ready(Ok(Reply::incomplete(result_type, result)));
                     }
                     ExchangeEvent::Answered(Err(error)) => this.fail_or_correct(error),
                 },
@@ -386,11 +459,19 @@ impl Future for Call {
                 }
                 RequestPhase::AnsweringInput(answers) => ready!(Pin::new(answers).poll(cx))
                     .and_then(|answers| this.answer_input(answers)),
+                RequestPhase::Completing(completing) => {
+                    let completed = ready!(completing.poll(this.on_progress.as_mut(), cx));
+                    let spent = completing.time_spent();
+                    match this.finish_completion(completed, spent) {
+                        Poll::Ready(reply) => return Poll::Ready(reply),
+                        Poll::Pending => continue,
+                    }
+                }
                 RequestPhase::ListingTools(list, result) => {
                     ready!(list.as_mut().poll(cx));
                     let tools = &this.client.inner.notifications.tools;
                     let validated = tools.validate(&this.request.params, result);
-                    let reply = validated.map(|_| Reply(result.clone()));
+                    let reply = validated.map(|_| Reply::complete(result.clone()));
                     this.phase = RequestPhase::Done;
                     return Poll::Ready(reply);
                 }
@@ -425,7 +506,7 @@ async fn within<T>(limit: Option<Duration>, future: impl Future<Output = T>) -> 
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "passed to `map_err`")]
-fn rounds_misuse(misuse: RoundsMisuse) -> Error {
+pub(super) fn rounds_misuse(misuse: RoundsMisuse) -> Error {
     Error::misuse(misuse.to_string())
 }
 
@@ -440,13 +521,31 @@ fn rounds_misuse(misuse: RoundsMisuse) -> Error {
 /// # Ok(()) }
 /// ```
 #[derive(Clone, PartialEq, Eq)]
-pub struct Reply(Json);
+pub struct Reply {
+    result: Json,
+    /// Set if the result is not complete.
+    result_type: Option<String>,
+}
 
 impl Reply {
+    fn complete(result: Json) -> Self {
+        Self {
+            result,
+            result_type: None,
+        }
+    }
+
+    fn incomplete(result_type: String, result: Json) -> Self {
+        Self {
+            result,
+            result_type: Some(result_type),
+        }
+    }
+
     /// Returns the result as JSON text.
     #[must_use]
     pub fn json(&self) -> &Json {
-        &self.0
+        &self.result
     }
 
     /// Decodes the result as `T`.
@@ -455,7 +554,7 @@ impl Reply {
     ///
     /// [`Error::Protocol`] if the result is not a `T`.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T> {
-        self.0
+        self.result
             .decode()
             .map_err(|error| Error::undecodable("failed to decode the result", error))
     }
@@ -533,8 +632,16 @@ impl Reply {
     /// [`manual_input`](super::RequestBuilder::manual_input).
     #[must_use]
     pub fn input_required(&self) -> Option<InputRequiredResult> {
-        let needs_input = is_input_required(&self.0);
-        needs_input.then(|| self.0.decode().ok()).flatten()
+        let needs_input = is_input_required(&self.result);
+        needs_input.then(|| self.result.decode().ok()).flatten()
+    }
+
+    /// Returns the `resultType` of a result that is not complete: `input_required`, after
+    /// [`manual_input`](super::RequestBuilder::manual_input), or that of an extension, after
+    /// [`manual_extension`](super::RequestBuilder::manual_extension). Returns `None` for the result of the method.
+    #[must_use]
+    pub fn result_type(&self) -> Option<&str> {
+        self.result_type.as_deref()
     }
 
     /// Returns the `_meta` of the result.
@@ -545,12 +652,12 @@ impl Reply {
             #[serde(rename = "_meta")]
             meta: Option<Meta>,
         }
-        self.0.decode().ok().and_then(|WithMeta { meta }| meta)
+        self.result.decode().ok().and_then(|WithMeta { meta }| meta)
     }
 }
 
 impl std::fmt::Debug for Reply {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
+        self.result.fmt(f)
     }
 }

@@ -6,6 +6,7 @@ use bowline_types::{
     ResourceUpdatedNotification, ResourceUpdatedNotificationParams, SubscriptionFilter,
     ToolListChangedNotification,
 };
+use serde_json::Value;
 
 /// A change at the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +92,22 @@ impl ChangeFilter {
     pub fn resource(mut self, uri: impl Into<String>) -> Self {
         let uris = self.0.resource_subscriptions.get_or_insert_default();
         uris.push(uri.into());
+        self
+    }
+
+    /// Sets a member that an extension defines. What the server accepts of it is in
+    /// [`Subscription::acknowledged_filter`](super::Subscription::acknowledged_filter), in `other`, and its notifications
+    /// are received as [`Change::Other`]. Servers of versions before 2026-07-28 do not get it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::client::ChangeFilter;
+    ///
+    /// let wanted = ChangeFilter::new().member("ticketIds", serde_json::json!(["A7"]));
+    /// ```
+    pub fn member(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.0.other.insert(name.into(), value.into());
         self
     }
 }

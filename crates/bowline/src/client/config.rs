@@ -10,6 +10,7 @@ use bowline_types::{ClientCapabilities, Implementation, LoggingMessageNotificati
 
 use super::cache::{Cache, MemoryCache};
 use super::cache_policy::{CachePolicy, CacheScopeOptions, IdentitySource};
+use super::extension::ClientExtensions;
 use super::known_tools::KnownTools;
 use super::notification_dispatch::{NotificationDispatch, OnError, OnLog, OnNotification};
 use super::{ClientBuilder, KnownServer, OutputValidation, Reconnect};
@@ -26,6 +27,7 @@ pub(super) struct ClientConfig {
     /// Answers the server's requests.
     pub(super) host: Arc<dyn Responder>,
     pub(super) host_capabilities: ClientCapabilities,
+    pub(super) extensions: ClientExtensions,
     /// The idle timeout of requests.
     pub(super) idle_timeout: Duration,
     /// The timeout of connecting over a wire; `None` for the default.
@@ -59,6 +61,7 @@ impl ClientConfig {
             versions: Dialects::all(),
             host,
             host_capabilities: ClientCapabilities::default(),
+            extensions: ClientExtensions::default(),
             idle_timeout: DEFAULT_IDLE_TIMEOUT,
             connect_timeout: None,
             probe_timeout: DEFAULT_PROBE_TIMEOUT,

@@ -38,7 +38,11 @@ impl HttpConfig {
         None
     }
 
-    pub(super) fn transport(self, _: Arc<KnownTools>) -> Result<HttpTransport> {
+    pub(super) fn transport(
+        self,
+        _: Arc<KnownTools>,
+        _: Vec<(String, String)>,
+    ) -> Result<HttpTransport> {
         Err(Error::misuse(
             "this build has no HTTP client; enable the feature `http-client`",
         ))

@@ -37,6 +37,15 @@ pub use era_cache::EraCache;
 
 mod deferred;
 
+mod detached;
+use detached::DetachedRequests;
+
+mod extension;
+pub use extension::{ClientExtension, ExtensionResult};
+
+mod extension_call;
+pub use extension_call::ExtensionCall;
+
 mod request_builder;
 pub use request_builder::{RequestBuilder, RequestKind, SingleRequest};
 
@@ -139,6 +148,7 @@ struct ClientInner {
     child: Option<ChildCommand>,
     /// Raised when the client is closed or dropped.
     closed: Arc<Signal>,
+    detached: DetachedRequests,
 }
 
 impl Drop for ClientInner {
@@ -367,6 +377,25 @@ impl Client {
     #[must_use]
     pub fn server_capabilities(&self) -> Option<&ServerCapabilities> {
         self.server().map(|server| &server.capabilities)
+    }
+
+    /// Returns the settings of an extension that the server declares in `server/discover`; `None` if it does not declare
+    /// the extension, or its protocol version is before 2026-07-28.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// if let Some(settings) = client.server_extension("com.example/drawing") {
+    ///     println!("the server can draw: {settings}");
+    /// }
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn server_extension(&self, id: &str) -> Option<Json> {
+        let declared = self.server_capabilities()?.extensions.as_ref()?.get(id)?;
+        let settings = Json::encode(declared).ok();
+        settings.filter(|_| self.dialect().is_modern())
     }
 
     /// Returns the protocol version in use.

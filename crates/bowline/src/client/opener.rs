@@ -283,12 +283,15 @@ impl Opener<'_> {
         versions: &Dialects,
     ) -> Result<Connection> {
         let limit = Some(self.config.idle_timeout);
+        let extensions = &self.config.extensions;
         caller.dialect = offered;
+        extensions.declare(&mut caller);
         let mut answer = discover(&*transport, &caller, limit).await;
         if let Err(Error::Rpc(error)) = &answer
             && let Some(modern) = judge_rejected_initialize(error, versions)
         {
             caller.dialect = modern;
+            extensions.declare(&mut caller);
             answer = discover(&*transport, &caller, limit).await;
         }
         let server: DiscoverResult = answer?
@@ -301,6 +304,7 @@ impl Opener<'_> {
             return Err(opening_error(&OpeningFailure::Incompatible(supported)));
         };
         caller.dialect = dialect;
+        extensions.declare(&mut caller);
         if let (Some(wire), Some(initialized)) =
             (transport.wire(), initialized_notification(dialect))
         {

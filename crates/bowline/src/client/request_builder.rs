@@ -86,6 +86,7 @@ pub struct RequestOptions {
     pub(super) cache_mode: CacheMode,
     is_checked: bool,
     manual_input: bool,
+    manual_extension: bool,
     /// How much of the total timeout the earlier pages of a list have taken.
     pub(super) time_spent: Duration,
 }
@@ -114,6 +115,7 @@ impl<K: RequestKind> RequestBuilder<K> {
             cache_mode: CacheMode::Default,
             is_checked: client.inner.config.checks_capabilities,
             manual_input: false,
+            manual_extension: false,
             time_spent: Duration::ZERO,
         };
         Self::from_parts(options, kind)
@@ -301,6 +303,26 @@ impl<K: SingleRequest> RequestBuilder<K> {
         self
     }
 
+    /// Returns the result of an extension to the caller, with its [`resultType`](super::Reply::result_type), instead of
+    /// letting the [extension](super::ClientExtension) complete it. The server decides whether it answers with such a
+    /// result or directly.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// let reply = client.call_tool("rebuild", ()).manual_extension().await?;
+    /// match reply.result_type() {
+    ///     Some("ticket") => println!("answered with a ticket: {}", reply.json()),
+    ///     _ => println!("answered directly: {}", reply.text()),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn manual_extension(mut self) -> Self {
+        self.options().manual_extension = true;
+        self
+    }
+
     /// Starts the request and returns the call, a future.
     ///
     /// Over a duplex wire the request is queued now. In process, and over HTTP in the modern era, no task is spawned:
@@ -338,6 +360,7 @@ impl RequestOptions {
             cache_mode: self.cache_mode,
             is_checked: self.is_checked,
             manual_input: self.manual_input,
+            manual_extension: self.manual_extension,
             time_spent: self.time_spent,
         }
     }
@@ -356,6 +379,7 @@ impl RequestOptions {
             cache_mode,
             is_checked,
             manual_input,
+            manual_extension,
             time_spent,
         } = self;
         let params = params
@@ -375,6 +399,7 @@ impl RequestOptions {
         }
         let mut call = Call::new(client, request, call_options, on_progress, time_spent);
         call.manual_input = manual_input;
+        call.manual_extension = manual_extension;
         call.start(answered, cache_mode);
         call
     }

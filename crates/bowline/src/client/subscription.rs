@@ -17,7 +17,7 @@ use futures_core::Stream;
 
 use super::deferred::Deferred;
 use super::{Change, Client, encode_object};
-use crate::exchange::{BoxFuture, CallOptions, Channel, Deadline, Exchange, ExchangeEvent};
+use crate::exchange::{Answer, BoxFuture, CallOptions, Channel, Deadline, Exchange, ExchangeEvent};
 use crate::{Error, Result};
 
 /// A builder for a subscription, and the future of it; awaiting it sends `subscriptions/listen`.
@@ -226,7 +226,13 @@ impl Subscription {
                 self.client.deliver_from_exchange(&notification);
                 return Poll::Ready(Ok(Some(Change::from(notification))));
             }
-            ExchangeEvent::Answered(Ok(_)) => (SubscriptionEnd::Graceful, Ok(None)),
+            ExchangeEvent::Answered(Ok(Answer::Complete(_))) => {
+                (SubscriptionEnd::Graceful, Ok(None))
+            }
+            ExchangeEvent::Answered(Ok(Answer::InputRequired(_) | Answer::Extension { .. })) => {
+                let error = Error::protocol("expected a complete result of `subscriptions/listen`");
+                (SubscriptionEnd::Lost, Err(error))
+            }
             ExchangeEvent::Answered(Err(error)) => (SubscriptionEnd::of(&error), Err(error)),
         };
         if ended == SubscriptionEnd::Lagged {

@@ -12,13 +12,13 @@ use tokio::time::{Instant, Sleep};
 use super::CallOptions;
 
 /// The idle and the total timeout of an exchange. Both start at the first poll.
-pub(super) struct Deadlines {
+pub(crate) struct Deadlines {
     idle: Option<Deadline>,
     total: Option<Deadline>,
 }
 
 impl Deadlines {
-    pub(super) fn new(options: &CallOptions) -> Self {
+    pub(crate) fn new(options: &CallOptions) -> Self {
         Self {
             idle: options.idle_timeout.map(Deadline::from),
             total: options.timeout.map(Deadline::from),
@@ -26,7 +26,7 @@ impl Deadlines {
     }
 
     /// Returns the timeout that has elapsed, if one has. `paused` returns the total time of the pauses.
-    pub(super) fn poll_elapsed(
+    pub(crate) fn poll_elapsed(
         &mut self,
         paused: impl Fn() -> Duration,
         cx: &mut task::Context<'_>,
@@ -39,15 +39,15 @@ impl Deadlines {
             .find_map(|deadline| deadline.poll_elapsed(&paused, cx))
     }
 
-    /// Restarts the idle timeout, which does not run during a pause.
-    pub(super) fn on_pause(&mut self) {
+    /// Restarts the idle timeout: during a pause, in which it does not run, and after activity.
+    pub(crate) fn restart_idle(&mut self) {
         self.idle.iter_mut().for_each(Deadline::restart);
     }
 
     /// Restarts the idle timeout on `notifications/progress`. Other notifications do not, as on every transport.
-    pub(super) fn on_notification(&mut self, notification: &Notification) {
+    pub(crate) fn on_notification(&mut self, notification: &Notification) {
         if notification.method == ProgressNotification::NAME {
-            self.idle.iter_mut().for_each(Deadline::restart);
+            self.restart_idle();
         }
     }
 }

@@ -20,8 +20,8 @@ use super::notification_queue::{NotificationQueue, OverflowPolicy};
 use super::request_ids::RequestIds;
 use super::run_handler::{RunningHandler, run_handler};
 use super::{
-    Answer, CallOptions, CancelMode, Channel, ConnectionState, Context, Exchange, NO_EXTENSIONS,
-    NotificationSink, Responder,
+    Answer, CallOptions, CancelMode, Channel, ConnectionState, Context, Exchange, NotificationSink,
+    Responder,
 };
 use crate::{Error, Result};
 
@@ -138,7 +138,7 @@ impl ExchangeWork for HandlerWork {
             // Older ones lose what their version does not define, and errors take its code, as on a wire.
             other => (seal(&form, &Json::empty_object(), other), self.dialect),
         };
-        let unsealed = unseal(&self.method, dialect, NO_EXTENSIONS, outcome);
+        let unsealed = unseal(&self.method, dialect, outcome);
         Poll::Ready(Answer::from_unsealed(unsealed))
     }
 

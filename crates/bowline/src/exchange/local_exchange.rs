@@ -70,7 +70,7 @@ impl<W: ExchangeWork> LocalExchange<W> {
             return Ok(false); // An answer that has arrived is not timed out by the notifications before it.
         };
         if work.is_paused(cx.waker()) {
-            self.deadlines.on_pause();
+            self.deadlines.restart_idle();
             return Ok(true);
         }
         match self.deadlines.poll_elapsed(|| work.paused(), cx) {

@@ -18,7 +18,7 @@ pub(crate) use context::HandlerControl;
 pub use context::{Context, NotificationSink};
 
 mod deadline;
-pub(crate) use deadline::{Deadline, PausedTime};
+pub(crate) use deadline::{Deadline, Deadlines, PausedTime};
 
 #[cfg(feature = "http-client")]
 mod future_exchange;
@@ -267,7 +267,8 @@ pub enum Answer {
     Complete(Json),
     /// An `InputRequiredResult`: the server needs input from the client first.
     InputRequired(Json),
-    /// A result whose `resultType` an extension defines.
+    /// A result whose `resultType` the core specification does not define. A [`Client`](crate::Client) accepts it if one
+    /// of its [extensions](crate::client::ClientExtension) defines it for the method; other callers must check that.
     Extension {
         /// The `resultType`.
         result_type: String,
@@ -390,9 +391,6 @@ impl Answer {
         }
     }
 }
-
-/// The values of `resultType` that negotiated extensions add: none, because no extension is negotiated yet.
-pub(crate) const NO_EXTENSIONS: &[&str] = &[];
 
 /// An exchange whose answer is already known.
 struct ReadyExchange(Option<Result<Answer>>);

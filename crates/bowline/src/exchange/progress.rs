@@ -43,7 +43,7 @@ impl Progress {
         self
     }
 
-    pub(super) fn into_params(self, token: ProgressToken) -> ProgressNotificationParams {
+    pub(crate) fn into_params(self, token: ProgressToken) -> ProgressNotificationParams {
         let mut params = ProgressNotificationParams::new(token, self.at);
         // JSON has no NaN and no infinity.
         params.total = self.total.filter(|total| total.is_finite());

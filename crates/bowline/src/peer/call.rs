@@ -13,9 +13,7 @@ use tokio::time::Instant;
 use super::Peer;
 use super::unread_queue::UnreadQueue;
 use crate::Error;
-use crate::exchange::{
-    Answer, ExchangeEvent, NO_EXTENSIONS, OverflowPolicy, PausedTime, PollExchange,
-};
+use crate::exchange::{Answer, ExchangeEvent, OverflowPolicy, PausedTime, PollExchange};
 use crate::limits::Account;
 
 /// The received notifications and outcome of one call, until the call is polled.
@@ -147,7 +145,7 @@ impl WireCall {
             }
             Err(other) => return Err(Error::protocol(format!("{other:?}"))),
         };
-        Answer::from_unsealed(unseal(&self.method, self.dialect, NO_EXTENSIONS, outcome))
+        Answer::from_unsealed(unseal(&self.method, self.dialect, outcome))
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) fn must_emulate(request: &Request) -> bool {
 
 /// Emulates `subscriptions/listen` on a legacy wire.
 pub(super) fn listen(peer: &Peer, request: &Request) -> Exchange {
-    let filter = match request.params.decode::<SubscriptionsListenRequestParams>() {
+    let mut filter = match request.params.decode::<SubscriptionsListenRequestParams>() {
         Ok(params) => params.notifications,
         Err(error) => {
             return Exchange::failed(Error::misuse(format!(
@@ -47,6 +47,7 @@ pub(super) fn listen(peer: &Peer, request: &Request) -> Exchange {
             )));
         }
     };
+    filter.other.clear(); // members of extensions, which the legacy era does not have
     if let Some(error) = peer.notification_hub().lost() {
         return Exchange::failed(stream_lost(error));
     }

@@ -86,7 +86,8 @@ impl Adapter {
         result: Json,
     ) -> Result<Unsealed, ResultViolation> {
         if method != DISCOVER {
-            return Ok(Unsealed::Complete(result));
+            let result = without_modern_members(result);
+            return result.map(Unsealed::Complete);
         }
         let mut initialize_result =
             Object::read(&result).map_err(|_| ResultViolation::ResultIsNotAnObject)?;
@@ -140,7 +141,7 @@ impl Adapter {
                 ));
             }
         }
-        for name in ["ttlMs", "cacheScope"] {
+        for name in MODERN_RESULT_MEMBERS {
             object.remove(name);
         }
         let mut result_server_info = None;
@@ -238,6 +239,25 @@ impl Adapter {
     }
 }
 
+/// Removes the members of a result that only the modern era defines. In a legacy result they have no meaning, and in
+/// the internal form they would mark it as incomplete or cacheable.
+fn without_modern_members(result: Json) -> Result<Json, ResultViolation> {
+    let not_an_object = |_| ResultViolation::ResultIsNotAnObject;
+    let mut members = Members::of(result.as_bytes()).map_err(not_an_object)?;
+    let mut has_modern = false;
+    while let Some((name, _)) = members.next().map_err(not_an_object)? {
+        has_modern |= MODERN_RESULT_MEMBERS.iter().any(|modern| name.is(modern));
+    }
+    if !has_modern {
+        return Ok(result);
+    }
+    let object = Object::read(&result).map_err(not_an_object)?;
+    let kept = object
+        .iter()
+        .filter(|(name, _)| !MODERN_RESULT_MEMBERS.contains(name));
+    Ok(Json::object(kept))
+}
+
 /// Returns `clientInfo`, with a placeholder if the caller has none, because `initialize` requires it.
 fn client_of(caller: &Caller) -> Json {
     match &caller.implementation {
@@ -253,6 +273,9 @@ const ENVELOPE: [&str; 4] = [
     meta_key::CLIENT_CAPABILITIES,
     meta_key::LOG_LEVEL,
 ];
+
+/// The members of a result that legacy versions do not define.
+const MODERN_RESULT_MEMBERS: [&str; 3] = ["resultType", "ttlMs", "cacheScope"];
 
 /// The members of a result that a conversion may remove or change.
 const EDITED: [&str; 5] = [

@@ -13,7 +13,7 @@ fn unsealed(
     method: &str,
     result: Value,
 ) -> Result<Unsealed, ResultViolation> {
-    unseal(method, dialect, &[], Ok(result.into()))
+    unseal(method, dialect, Ok(result.into()))
 }
 
 fn stamped_by_server() -> Value {
@@ -305,11 +305,14 @@ fn a_code_that_one_version_defines_is_sent_in_that_version_only() {
     }
 }
 
-/// BASE-8: "Interpret a result with no `resultType` as `complete`"; BASE-9: "Treat any `resultType` outside
-/// core values + values of extensions the client advertised as an invalid response".
+/// BASE-8: "Interpret a result with no `resultType` as `complete`"; BASE-10: "extensions MAY add values".
 #[test]
 fn a_modern_result_is_classified_by_its_result_type() {
     let result = |of: Value| json!({"resultType": of, "x": 1});
+    let extension = |of: &str| Unsealed::Extension {
+        result_type: of.into(),
+        result: result(json!(of)).into(),
+    };
     let ask = result(json!("input_required"));
     let table = [
         (
@@ -321,14 +324,8 @@ fn a_modern_result_is_classified_by_its_result_type() {
             Ok(Unsealed::Complete(result(json!("complete")).into())),
         ),
         (ask.clone(), Ok(Unsealed::InputRequired(ask.clone().into()))),
-        (
-            result(json!("task")),
-            Err(ResultViolation::UnknownResultType("task".into())),
-        ),
-        (
-            result(json!("")),
-            Err(ResultViolation::UnknownResultType(String::new())),
-        ),
+        (result(json!("task")), Ok(extension("task"))),
+        (result(json!("")), Ok(extension(""))),
         (result(json!(1)), Err(ResultViolation::InvalidResultType)),
         (json!([]), Err(ResultViolation::ResultIsNotAnObject)),
         (json!(null), Err(ResultViolation::ResultIsNotAnObject)),
@@ -346,28 +343,21 @@ fn a_modern_result_is_classified_by_its_result_type() {
     );
 }
 
-/// BASE-10: "extensions MAY add values".
 #[test]
-fn a_negotiated_extension_adds_its_result_type() {
-    let task: Json = json!({"resultType": "task", "taskId": "1"}).into();
-
-    let unsealed = unseal("tools/call", Dialect::LATEST, &["task"], Ok(task.clone()));
-
-    let expected = Unsealed::Extension {
-        result_type: "task".into(),
-        result: task,
-    };
-    assert_eq!(unsealed, Ok(expected));
-}
-
-#[test]
-fn a_legacy_result_is_unsealed_unchanged() {
+fn a_legacy_result_loses_the_members_that_only_modern_results_have() {
     for dialect in Dialects::legacy().iter() {
-        let result = json!({"content": [], "resultType": "whatever"});
+        let unchanged = json!({"content": [], "_meta": {"a": 1}});
+        let mut result = unchanged.clone();
+        result["resultType"] = json!("input_required");
+        result["ttlMs"] = json!(60_000);
+        result["cacheScope"] = json!("public");
 
-        let complete = unsealed(dialect, "tools/call", result.clone());
+        let complete = unsealed(dialect, "tools/call", result);
 
-        assert_eq!(complete, Ok(Unsealed::Complete(result.into())));
+        let unchanged = Json::from(unchanged);
+        assert_eq!(complete, Ok(Unsealed::Complete(unchanged.clone())));
+        let again = unseal("tools/call", dialect, Ok(unchanged.clone()));
+        assert_eq!(again, Ok(Unsealed::Complete(unchanged)));
         assert_eq!(
             unsealed(dialect, "tools/call", json!(3)),
             Err(ResultViolation::ResultIsNotAnObject)
@@ -380,7 +370,7 @@ fn an_error_of_the_peer_is_unsealed_unchanged_in_every_dialect() {
     for dialect in Dialect::ALL {
         let error = RpcError::new(ErrorCode(-32002), "gone").with_data(json!({"uri": "a:b"}));
 
-        let unsealed = unseal("resources/read", dialect, &[], Err(error.clone()));
+        let unsealed = unseal("resources/read", dialect, Err(error.clone()));
 
         assert_eq!(unsealed, Ok(Unsealed::Failed(error)));
     }

@@ -186,7 +186,7 @@ fn a_sealed_result_is_unsealed_as_the_same_result() {
                     &server(),
                     Ok(result.clone().into()),
                 );
-                let unsealed = unseal(method, dialect, &[], sealed).unwrap();
+                let unsealed = unseal(method, dialect, sealed).unwrap();
 
                 let Unsealed::Complete(unsealed) = unsealed else {
                     panic!("{method} in {dialect} became {unsealed:?}");
@@ -224,7 +224,7 @@ fn discovery_has_the_same_result_in_every_dialect() {
         let mut admission = admission();
         let (request, form) = request_in(admission.admit(stamp(&discover).with_id(0)).unwrap());
         let sealed = seal(&form, &server(), Ok(answer.into()));
-        let unsealed = unseal(&discover.method, dialect, &[], sealed).unwrap();
+        let unsealed = unseal(&discover.method, dialect, sealed).unwrap();
 
         let Unsealed::Complete(unsealed) = unsealed else {
             panic!("`server/discover` in {dialect} became {unsealed:?}");

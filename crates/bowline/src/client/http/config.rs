@@ -13,8 +13,8 @@ use crate::client::era_cache::origin;
 use crate::client::known_tools::KnownTools;
 use crate::client::{Client, ClientBuilder, EraCache};
 use crate::http::client::{
-    Authorizer, ConnectionOptions, Drain, Endpoint, HttpClient, HttpVersionPolicy, Proxies,
-    ResponseLimits, UnexpectedStatus, default_client, parse_url,
+    Authorizer, ConnectionOptions, Drain, Endpoint, HttpChannel, HttpClient, HttpVersionPolicy,
+    Proxies, ResponseLimits, UnexpectedStatus, default_client, parse_url,
 };
 use crate::{Error, Result};
 
@@ -190,7 +190,12 @@ impl HttpConfig {
         Some(Arc::new(move || authorizer.identity()))
     }
 
-    pub(in crate::client) fn transport(self, tools: Arc<KnownTools>) -> Result<HttpTransport> {
+    /// `name_members` are the methods of extensions, with the member that `Mcp-Name` mirrors.
+    pub(in crate::client) fn transport(
+        self,
+        tools: Arc<KnownTools>,
+        name_members: Vec<(String, String)>,
+    ) -> Result<HttpTransport> {
         let uri = self.url?;
         let client = match self.client {
             Some(client) => client,
@@ -204,7 +209,8 @@ impl HttpConfig {
             limits: self.response_limits,
             drain: Arc::new(Drain::default()),
         };
-        Ok(HttpTransport::new(endpoint, self.eras, tools))
+        let channel = HttpChannel::new(endpoint.clone(), name_members);
+        Ok(HttpTransport::new(channel, endpoint, self.eras, tools))
     }
 }
 

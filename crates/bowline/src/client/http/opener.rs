@@ -30,12 +30,13 @@ pub(in crate::client) struct HttpTransport {
 
 impl HttpTransport {
     pub(in crate::client) fn new(
+        channel: HttpChannel,
         endpoint: Endpoint,
         eras: EraCache,
         tools: Arc<KnownTools>,
     ) -> Self {
         Self {
-            channel: HttpChannel::new(endpoint.clone()),
+            channel,
             endpoint,
             eras,
             tools,

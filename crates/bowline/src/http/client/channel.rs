@@ -14,8 +14,7 @@ use super::response::{ResponseContent, message, read};
 use super::send::SendState;
 use super::{Endpoint, OutgoingRequest, RefusalPolicy, message_headers};
 use crate::exchange::{
-    Answer, CallOptions, Exchange, NO_EXTENSIONS, NotificationQueue, OverflowPolicy, RequestIds,
-    TimeoutPause,
+    Answer, CallOptions, Exchange, NotificationQueue, OverflowPolicy, RequestIds, TimeoutPause,
 };
 use crate::{Error, Result};
 
@@ -32,14 +31,28 @@ struct ChannelState {
     endpoint: Endpoint,
     stamper: Stamper,
     ids: RequestIds,
+    /// Methods of extensions, with the member of their params that `Mcp-Name` mirrors.
+    name_members: Vec<(String, String)>,
+}
+
+impl ChannelState {
+    fn name_member(&self, method: &str) -> Option<&str> {
+        name_member(method).or_else(|| {
+            let mut members = self.name_members.iter();
+            let (_, member) = members.find(|(known, _)| known == method)?;
+            Some(member.as_str())
+        })
+    }
 }
 
 impl HttpChannel {
-    pub(crate) fn new(endpoint: Endpoint) -> Self {
+    /// `name_members` are methods of extensions, with the member of their params that `Mcp-Name` mirrors.
+    pub(crate) fn new(endpoint: Endpoint, name_members: Vec<(String, String)>) -> Self {
         Self(Arc::new(ChannelState {
             endpoint,
             stamper: Stamper::default(),
             ids: RequestIds::default(),
+            name_members,
         }))
     }
 
@@ -127,7 +140,7 @@ impl HttpChannel {
                     .await?;
             }
             let dialect = request.caller.dialect;
-            let unsealed = unseal(&request.method, dialect, NO_EXTENSIONS, outcome);
+            let unsealed = unseal(&request.method, dialect, outcome);
             Answer::from_unsealed(unsealed)
         }
     }
@@ -204,7 +217,7 @@ impl HttpChannel {
                 method: &request.method,
                 // The params before stamping, which changes only `_meta`: of that, headers mirror the version alone.
                 params: Some(&request.params),
-                name_member: name_member(&request.method),
+                name_member: self.0.name_member(&request.method),
             };
             let mut headers = message_headers();
             mirror(mirrored, param_headers, &mut headers)
