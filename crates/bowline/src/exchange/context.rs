@@ -373,9 +373,8 @@ impl Context {
     }
 
     /// Reduces the memory of a request that may run for days, such as a subscription: copies the params out of the
-    /// buffer in which they were received, which they would keep alive, and drops the extensions.
-    pub(crate) fn release_request(&mut self) {
-        self.extensions = Extensions::default();
+    /// buffer in which they were received, which they would keep alive.
+    pub(crate) fn release_request(&self) {
         let mut params = self.shared.params();
         *params = params.to_unshared().into();
     }

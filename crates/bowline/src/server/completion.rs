@@ -11,10 +11,9 @@ use super::ServerDefinition;
 use super::extract::{HandlerRequirements, Parameters, RequiredState};
 use super::function::IntoDefinition;
 use super::handler::Handler;
-use super::pagination::ListEntry as _;
 use super::string_arguments::StringArgsHandler;
 use super::tool_error::ToolError;
-use super::visibility::Visibility;
+use super::visibility::{Visibility, Visible};
 use crate::exchange::{BoxFuture, Context};
 
 /// Suggests values for one argument of a prompt or one variable of a resource template.
@@ -268,11 +267,11 @@ pub(super) async fn complete(
     let target = CompletionTarget::new(&params.reference, params.argument.name.clone())
         .ok_or_else(unknown)?;
     let completers = definition.completers.snapshot();
-    if !target.is_visible(definition, &cx) {
+    if !target.exists_for(Some(&cx), definition) {
         return Err(unknown());
     }
     let entry = completers.find(&target);
-    let entry = entry.filter(|entry| entry.item.visibility.includes(&cx));
+    let entry = entry.filter(|entry| entry.is_visible_to(&cx));
     // An existing argument without a completer has no suggestions, which is not an error.
     let Some(entry) = entry else {
         return Ok(Completion::default());
@@ -305,31 +304,25 @@ impl CompletionTarget {
 
     /// Returns whether the prompt or template exists and has the argument.
     pub(super) fn exists(&self, definition: &ServerDefinition) -> bool {
-        self.exists_where(definition, |_| true)
+        self.exists_for(None, definition)
     }
 
-    /// Returns whether it [exists](Self::exists) and the caller sees the prompt or template.
-    fn is_visible(&self, definition: &ServerDefinition, cx: &Context) -> bool {
-        self.exists_where(definition, |visibility| visibility.includes(cx))
-    }
-
-    fn exists_where(
-        &self,
-        definition: &ServerDefinition,
-        is_visible: impl Fn(&Visibility) -> bool,
-    ) -> bool {
+    /// Returns whether it [exists](Self::exists) and the caller, if there is one, sees the prompt or template.
+    fn exists_for(&self, caller: Option<&Context>, definition: &ServerDefinition) -> bool {
         match self {
             Self::Prompt { name, argument } => {
                 let prompts = definition.prompts.snapshot();
                 prompts.find(name).is_some_and(|entry| {
-                    is_visible(entry.item.visibility()) && entry.item.has_argument(argument)
+                    caller.is_none_or(|cx| entry.is_visible_to(cx))
+                        && entry.item.has_argument(argument)
                 })
             }
             Self::Template { uri, variable } => {
                 let templates = definition.templates.snapshot();
                 templates.find(uri).is_some_and(|entry| {
                     let mut names = entry.item.uri_template().variables();
-                    is_visible(entry.item.visibility()) && names.any(|name| name == variable)
+                    caller.is_none_or(|cx| entry.is_visible_to(cx))
+                        && names.any(|name| name == variable)
                 })
             }
         }
@@ -392,6 +385,12 @@ impl<T: IntoCompletion, E: Into<ToolError>> IntoCompletion for Result<T, E> {
 impl<S: Into<String>> IntoCompletion for Vec<S> {
     fn into_completion(self) -> Result<Completion, RpcError> {
         Ok(Completion::new(self.into_iter().map(Into::into).collect()))
+    }
+}
+
+impl Visible for Completer {
+    fn visibility(&self) -> &Visibility {
+        &self.visibility
     }
 }
 

@@ -19,7 +19,6 @@ use super::pagination::{CacheHints, ListEntry, Paging};
 use super::registry::{Registry, RegistryEntry, Snapshot};
 use super::resource_list::ResourceList;
 use super::subscription_hooks::SubscriptionHook;
-use super::visibility::Visibility;
 use super::{Prompt, Resource, ResourceTemplate, Tool};
 use crate::exchange::{Context, Extensions};
 use crate::layer::Layer;
@@ -215,6 +214,7 @@ impl ServerDefinition {
         Paging {
             size: self.page_size,
             cache: self.list_cache.get(&list).or(self.cache.as_ref()),
+            is_private: false,
             identity: &self.identity,
             revision: self.list_revision,
             dialect,
@@ -259,27 +259,26 @@ impl ServerDefinition {
     /// Returns whether the caller does not see the resource with this URI, although it exists.
     pub(super) fn is_hidden_resource(&self, uri: &str, cx: &Context) -> bool {
         let (resources, templates) = (self.resources.snapshot(), self.templates.snapshot());
-        let resource = resources.find(uri).map(|entry| entry.item.visibility());
+        if resources.is_public() && templates.is_public() {
+            return false;
+        }
+        let resource = resources.find(uri).map(|entry| entry.is_visible_to(cx));
         let matching = templates.entries().values().filter_map(|entry| {
             let is_match = entry.item.uri_template().find(uri).is_some();
-            is_match.then(|| entry.item.visibility())
+            is_match.then(|| entry.is_visible_to(cx))
         });
         let mut exists = false;
         let mut entries = resource.into_iter().chain(matching);
-        let is_visible = entries.any(|visibility| {
+        let is_visible = entries.any(|is_visible| {
             exists = true;
-            visibility.includes(cx)
+            is_visible
         });
         exists && !is_visible
     }
 
     /// Returns whether some callers do not see some resource or resource template.
     pub(super) fn has_hidden_resources(&self) -> bool {
-        let (resources, templates) = (self.resources.snapshot(), self.templates.snapshot());
-        let mut resources = resources.entries().values();
-        let mut templates = templates.entries().values();
-        resources.any(|entry| !entry.item.visibility().is_public())
-            || templates.any(|entry| !entry.item.visibility().is_public())
+        !self.resources.snapshot().is_public() || !self.templates.snapshot().is_public()
     }
 
     fn has_completions(&self) -> bool {
@@ -397,10 +396,6 @@ impl ListEntry for Tool {
 
     fn list_definition(&self, name: &str, dialect: &Dialect) -> bowline_types::Tool {
         self.definition_for(name, dialect)
-    }
-
-    fn visibility(&self) -> &Visibility {
-        self.visibility()
     }
 }
 

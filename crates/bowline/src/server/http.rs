@@ -9,6 +9,7 @@ use tokio::net::ToSocketAddrs;
 
 use super::Server;
 use super::snapshot::ServerSnapshot;
+use super::visibility::Visible as _;
 use crate::Result;
 use crate::http::HttpService;
 

@@ -107,7 +107,8 @@ use subscription_hooks::SubscriptionHook;
 /// Cloning is cheap, and clones are the same server: a builder method on one of them changes all.
 ///
 /// - Tools, prompts, resources, resource templates and completers can be added at any time. Once the server is served,
-///   builder methods notify subscribers of the changed list, as [`tools`](Self::tools) and its siblings do.
+///   builder methods notify subscribers of the changed list, as [`tools`](Self::tools) and its siblings do, and log the
+///   error of an entry that is left out.
 /// - Settings, such as limits, layers and state, apply to wires, HTTP services ([`http`](Self::http)) and in-process
 ///   clients that start afterwards.
 ///
@@ -166,7 +167,8 @@ impl Server {
     /// Adds a tool.
     ///
     /// A tool with an invalid definition or a duplicate name is left out, and [`check`](Self::check), serving and
-    /// connecting return an error that names it. To replace a tool, use [`tools`](Self::tools).
+    /// connecting return an error that names it; once the server is served, the error is logged instead. To replace a
+    /// tool, or to get the error, use [`tools`](Self::tools).
     ///
     /// # Examples
     ///
@@ -307,14 +309,19 @@ impl Server {
     pub fn completer<M>(self, completer: impl IntoDefinition<Completer, M>) -> Self {
         let completer = completer.into_definition();
         let added = self.definition().add_completer(completer.into());
-        self.with_error(added.err())
+        self.with_errors(added.err())
     }
 
-    /// Adds the tools, prompts, resources, resource templates and completers that another server has at this moment.
+    /// Adds the tools, prompts, resources, resource templates and completers that another server has at this moment,
+    /// and its callbacks: [`resource_list`](Self::resource_list), [`on_subscribe`](Self::on_subscribe),
+    /// [`on_unsubscribe`](Self::on_unsubscribe) and [`on_roots_changed`](Self::on_roots_changed).
     ///
-    /// The names of tools and prompts get the prefix and an underscore; resources keep their URIs. The handlers find
-    /// the [state](Self::state) of the other server first, then that of this one. Server-wide
-    /// [layers](Self::layer) of the other server do not apply, and later changes to it have no effect here.
+    /// The names of tools and prompts get the prefix and an underscore; resources keep their URIs. The handlers,
+    /// callbacks and `visible_to` filters find the [state](Self::state) of the other server first, then that of this
+    /// one. The callbacks for subscriptions are called for every URI, also for those of other servers.
+    ///
+    /// Other settings of the other server do not apply, such as its [layers](Self::layer) and [limits](Self::limits),
+    /// and later changes to it have no effect here.
     ///
     /// # Examples
     ///
@@ -332,10 +339,10 @@ impl Server {
     pub fn mount(self, prefix: &str, inner: &Self) -> Self {
         let inner = inner.definition();
         let errors = mount::mount_entries(&self.definition(), prefix, &inner);
-        let server = self.with_definition(|definition| {
-            definition.errors.extend(errors);
-            mount::mount_settings(definition, &inner);
-        });
+        let errors = errors.into_iter().chain(inner.errors.iter().cloned());
+        let server = self
+            .with_errors(errors)
+            .with_definition(|definition| mount::mount_settings(definition, &inner));
         for (list, is_advertised) in [
             (ServerChange::Tools, inner.has_tools()),
             (ServerChange::Prompts, inner.has_prompts()),
@@ -711,23 +718,28 @@ impl Server {
         self
     }
 
-    /// Notifies subscribers of an entry that was added, or keeps the error for [`check`](Self::check).
+    /// Notifies subscribers of an entry that was added, or handles its error.
     fn announce_added(self, added: Result<(), String>, list: ServerChange) -> Self {
         if added.is_ok() {
             self.shared.announce(list);
         }
-        self.with_error(added.err())
+        self.with_errors(added.err())
     }
 
-    fn with_error(self, error: Option<String>) -> Self {
-        match error {
-            // Once, because a handler may repeat its mistake in every call.
-            Some(error) if !self.definition().errors.contains(&error) => {
-                self.with_definition(|definition| definition.errors.push(error))
-            }
-            Some(_) => self,
-            None => self,
+    /// Keeps errors of builder methods for [`check`](Self::check). Once the server is served they are logged instead:
+    /// they must not refuse the clients that connect later.
+    fn with_errors(self, errors: impl IntoIterator<Item = String>) -> Self {
+        let mut errors = errors.into_iter().peekable();
+        if errors.peek().is_none() {
+            return self;
         }
+        if self.shared.is_served() {
+            errors.for_each(|error| {
+                tracing::warn!(error, "failed to add to a server that is served")
+            });
+            return self;
+        }
+        self.with_definition(|definition| definition.errors.extend(errors))
     }
 
     fn from_shared(shared: Arc<ServerShared>) -> Self {

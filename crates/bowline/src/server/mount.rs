@@ -44,9 +44,8 @@ pub(super) fn mount_entries(
     added.into_iter().filter_map(Result::err).collect()
 }
 
-/// Adds the errors, subscriptions and callbacks of `inner` to the settings of `outer`.
+/// Adds the subscriptions and callbacks of `inner` to the settings of `outer`.
 pub(super) fn mount_settings(outer: &mut ServerDefinition, inner: &ServerDefinition) {
-    outer.errors.extend(inner.errors.iter().cloned());
     outer.resource_subscriptions |= inner.resource_subscriptions;
     let lists = inner.resource_lists.iter().cloned().map(|mut list| {
         list.state = joined(&list.state, &inner.state);

@@ -19,20 +19,17 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::registry::Snapshot;
 use super::router::encode;
 use super::tool::invalid_params;
-use super::visibility::Visibility;
+use super::visibility::Visible;
 use crate::exchange::Context;
 
 /// An entry of a list.
-pub(super) trait ListEntry: Clone {
+pub(super) trait ListEntry: Clone + Visible {
     type Definition: Serialize;
     /// The member of the result that holds the list. Part of the cursor checksum: a cursor is valid for one list.
     const MEMBER: &'static str;
 
     /// Returns the definition for the era of `dialect`, with this name.
     fn list_definition(&self, name: &str, dialect: &Dialect) -> Self::Definition;
-
-    /// Returns which callers see it.
-    fn visibility(&self) -> &Visibility;
 }
 
 /// Caching hints of a result: `ttlMs` and `cacheScope`.
@@ -55,6 +52,8 @@ pub(super) struct Paging<'a> {
     /// The maximum number of entries on a page; `None` for one page.
     pub(super) size: Option<usize>,
     pub(super) cache: Option<&'a CacheHints>,
+    /// Whether the list may differ between callers, so that its scope is private whatever `cache` says.
+    pub(super) is_private: bool,
     pub(super) identity: &'a Implementation,
     /// Identifies the settings above: wires that started before a change of them still use the earlier ones.
     pub(super) revision: u64,
@@ -103,12 +102,12 @@ struct EncodedPages {
 }
 
 impl Paging<'_> {
-    /// Returns the hints for a list that may differ between callers.
-    fn private_cache(&self) -> Option<CacheHints> {
-        self.cache.map(|cache| CacheHints {
-            ttl_ms: cache.ttl_ms,
-            scope: CacheScope::PRIVATE,
-        })
+    /// Returns the settings for a list that may differ between callers.
+    fn private(self) -> Self {
+        Self {
+            is_private: true,
+            ..self
+        }
     }
 }
 
@@ -119,64 +118,11 @@ pub(super) fn list<T: ListEntry>(
     params: &Json,
     paging: &Paging<'_>,
 ) -> Outcome {
-    let mut entries = snapshot.entries().values();
-    // Only a list that is the same for every caller is cached, so cached pages need no visibility check.
-    let pages = snapshot.pages.of(paging).and_then(OnceLock::get);
-    if pages.is_some() || entries.all(|entry| entry.item.visibility().is_public()) {
+    if snapshot.is_public() {
         return list_public(snapshot, params, paging);
     }
     let after = requested_start::<T>(params)?;
-    let cache = paging.private_cache();
-    let paging = Paging {
-        cache: cache.as_ref(),
-        ..*paging
-    };
-    let visible = visible_entries(snapshot, after.as_deref(), cx, paging.dialect);
-    ListPage::<T>::of(visible, &paging).encode()
-}
-
-/// Returns the page that `params` request, with `extra` and the entries that are visible to the caller, which take
-/// precedence. Never cached, because `extra` may differ between callers and requests.
-pub(super) fn list_with<T: ListEntry>(
-    mut extra: BTreeMap<String, T::Definition>,
-    cx: &Context,
-    snapshot: &Snapshot<T>,
-    params: &Json,
-    paging: &Paging<'_>,
-) -> Outcome {
-    let after = requested_start::<T>(params)?;
-    let cache = paging.private_cache();
-    let paging = Paging {
-        cache: cache.as_ref(),
-        ..*paging
-    };
-    let visible = visible_entries(snapshot, after.as_deref(), cx, paging.dialect);
-    extra.extend(visible.map(|(name, definition)| (name.clone(), definition)));
-    let rest = extra.into_iter();
-    let rest = rest.skip_while(|(name, _)| after.as_ref().is_some_and(|after| name <= after));
-    ListPage::<T>::of(rest, &paging).encode()
-}
-
-/// Returns the entries after this name that are visible to the caller.
-fn visible_entries<'a, T: ListEntry>(
-    snapshot: &'a Snapshot<T>,
-    after: Option<&str>,
-    cx: &'a Context,
-    dialect: &'a Dialect,
-) -> impl Iterator<Item = (&'a String, T::Definition)> {
-    let rest = snapshot.entries_after(after);
-    let visible = rest.filter(|(_, entry)| entry.item.visibility().includes(cx));
-    visible.map(|(name, entry)| (name, entry.item.list_definition(name, dialect)))
-}
-
-/// Returns the entries after this name, of a list that every caller sees.
-fn entries_after<'a, T: ListEntry>(
-    snapshot: &'a Snapshot<T>,
-    after: Option<&str>,
-    dialect: &'a Dialect,
-) -> impl Iterator<Item = (&'a String, T::Definition)> {
-    let rest = snapshot.entries_after(after);
-    rest.map(|(name, entry)| (name, entry.item.list_definition(name, dialect)))
+    ListPage::after(after.as_deref(), Some(cx), snapshot, &paging.private()).encode()
 }
 
 /// Returns the page that `params` request of a list that every caller sees.
@@ -186,9 +132,9 @@ fn list_public<T: ListEntry>(
     paging: &Paging<'_>,
 ) -> Outcome {
     let after = requested_start::<T>(params)?;
+    let after = after.as_deref();
     let Some(cached) = snapshot.pages.of(paging) else {
-        let rest = entries_after(snapshot, after.as_deref(), paging.dialect);
-        return ListPage::<T>::of(rest, paging).encode();
+        return ListPage::after(after, None, snapshot, paging).encode();
     };
     let pages = match cached.get() {
         Some(pages) => pages,
@@ -198,21 +144,47 @@ fn list_public<T: ListEntry>(
             cached.get_or_init(|| pages)
         }
     };
-    let Some(after) = after else {
-        return Ok(pages.first.clone());
-    };
-    match pages.later.get(&after) {
+    match pages.get(after) {
         Some(page) => Ok(page.clone()),
         // The page boundaries have changed since the cursor was issued.
-        None => {
-            let rest = entries_after(snapshot, Some(&after), paging.dialect);
-            ListPage::<T>::of(rest, paging).encode()
-        }
+        None => ListPage::after(after, None, snapshot, paging).encode(),
     }
 }
 
+/// Returns the page after this name, with `extra` and the entries that are visible to the caller, which take
+/// precedence. Never cached, because `extra` may differ between callers and requests.
+pub(super) fn list_with<T: ListEntry>(
+    mut extra: BTreeMap<String, T::Definition>,
+    after: Option<&str>,
+    cx: &Context,
+    snapshot: &Snapshot<T>,
+    paging: &Paging<'_>,
+) -> Outcome {
+    let visible = visible_entries(after, Some(cx), snapshot, paging.dialect);
+    extra.extend(visible.map(|(name, definition)| (name.clone(), definition)));
+    let rest = extra.into_iter();
+    let rest = rest.skip_while(|(name, _)| after.is_some_and(|after| &**name <= after));
+    ListPage::<T>::of(rest, &paging.private()).encode()
+}
+
+/// Returns the entries after this name that are visible to the caller; without one, all.
+fn visible_entries<'a, T: ListEntry>(
+    after: Option<&str>,
+    caller: Option<&'a Context>,
+    snapshot: &'a Snapshot<T>,
+    dialect: &'a Dialect,
+) -> impl Iterator<Item = (&'a String, T::Definition)> {
+    let rest = snapshot.entries_after(after);
+    let visible = rest.filter(move |(_, entry)| caller.is_none_or(|cx| entry.is_visible_to(cx)));
+    visible.map(|(name, entry)| (name, entry.item.list_definition(name, dialect)))
+}
+
 /// Returns the name after which the requested page begins; `None` for the first page.
-fn requested_start<T: ListEntry>(params: &Json) -> Result<Option<String>, RpcError> {
+///
+/// # Errors
+///
+/// If the cursor was not issued for this list.
+pub(super) fn requested_start<T: ListEntry>(params: &Json) -> Result<Option<String>, RpcError> {
     #[derive(Deserialize)]
     struct ListParams {
         cursor: Option<String>,
@@ -229,21 +201,28 @@ fn requested_start<T: ListEntry>(params: &Json) -> Result<Option<String>, RpcErr
 }
 
 impl EncodedPages {
+    /// Encodes a list that every caller sees.
     fn encode<T: ListEntry>(snapshot: &Snapshot<T>, paging: &Paging<'_>) -> Result<Self, RpcError> {
-        let rest = entries_after(snapshot, None, paging.dialect);
-        let page = ListPage::<T>::of(rest, paging);
+        let page = ListPage::after(None, None, snapshot, paging);
         let mut pages = Self {
             first: page.encode()?,
             later: BTreeMap::new(),
         };
         let mut next = page.next_start;
         while let Some(after) = next {
-            let rest = entries_after(snapshot, Some(&after), paging.dialect);
-            let page = ListPage::<T>::of(rest, paging);
+            let page = ListPage::after(Some(&after), None, snapshot, paging);
             pages.later.insert(after, page.encode()?);
             next = page.next_start;
         }
         Ok(pages)
+    }
+
+    /// Returns the page that begins after this name, or the first one.
+    fn get(&self, after: Option<&str>) -> Option<&Json> {
+        match after {
+            Some(after) => self.later.get(after),
+            None => Some(&self.first),
+        }
     }
 }
 
@@ -256,6 +235,19 @@ struct ListPage<'a, T: ListEntry> {
 }
 
 impl<'a, T: ListEntry> ListPage<'a, T> {
+    /// Takes the entries after this name that are visible to the caller, up to the page size; without a caller, of all.
+    fn after(
+        after: Option<&str>,
+        caller: Option<&Context>,
+        snapshot: &Snapshot<T>,
+        paging: &'a Paging<'a>,
+    ) -> Self {
+        Self::of(
+            visible_entries(after, caller, snapshot, paging.dialect),
+            paging,
+        )
+    }
+
     /// Takes entries of `rest`, up to the page size.
     fn of<N: AsRef<str>>(
         mut rest: impl Iterator<Item = (N, T::Definition)>,
@@ -287,10 +279,14 @@ impl<T: ListEntry> Serialize for ListPage<'_, T> {
         let mut map = serializer.serialize_map(None)?;
         if self.paging.dialect.has_result_type {
             let cache = self.paging.cache.unwrap_or(&NO_CACHE);
+            let scope = match self.paging.is_private {
+                true => &CacheScope::PRIVATE,
+                false => &cache.scope,
+            };
             let signature = BTreeMap::from([(meta_key::SERVER_INFO, self.paging.identity)]);
             map.serialize_entry("resultType", &ResultType::COMPLETE)?;
             map.serialize_entry("ttlMs", &cache.ttl_ms)?;
-            map.serialize_entry("cacheScope", &cache.scope)?;
+            map.serialize_entry("cacheScope", scope)?;
             map.serialize_entry("_meta", &signature)?;
         }
         map.serialize_entry(T::MEMBER, &self.items)?;
@@ -337,6 +333,7 @@ mod tests {
     use bowline_core::era::{Seal, seal};
 
     use super::super::registry::Registry;
+    use super::super::visibility::Visibility;
     use super::*;
 
     #[derive(Clone, Default)]
@@ -349,7 +346,9 @@ mod tests {
         fn list_definition(&self, name: &str, _: &Dialect) -> String {
             name.to_owned()
         }
+    }
 
+    impl Visible for Letter {
         fn visibility(&self) -> &Visibility {
             &self.0
         }
@@ -365,7 +364,9 @@ mod tests {
         fn list_definition(&self, name: &str, _: &Dialect) -> String {
             name.to_owned()
         }
+    }
 
+    impl Visible for Other {
         fn visibility(&self) -> &Visibility {
             &self.0
         }
@@ -490,6 +491,7 @@ mod tests {
         let paging = Paging {
             size: Some(size),
             cache: None,
+            is_private: false,
             identity: &identity,
             revision,
             dialect: Dialect::LATEST,

@@ -17,7 +17,7 @@ use super::pagination::ListEntry;
 use super::string_arguments::{self, StringArgsHandler};
 use super::tool::invalid_params;
 use super::tool_error::ToolError;
-use super::visibility::Visibility;
+use super::visibility::{Visibility, Visible};
 use crate::exchange::{BoxFuture, Context};
 
 /// A prompt and the handler behind it.
@@ -239,7 +239,9 @@ impl ListEntry for Prompt {
         name.clone_into(&mut definition.name);
         definition
     }
+}
 
+impl Visible for Prompt {
     fn visibility(&self) -> &Visibility {
         &self.visibility
     }

@@ -6,10 +6,11 @@
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::pagination::CachedPages;
-use crate::exchange::Extensions;
+use super::visibility::Visible;
+use crate::exchange::{Context, Extensions};
 use crate::sync::Mutex;
 
 /// All entries of one kind.
@@ -23,6 +24,8 @@ pub(super) struct Snapshot<T, K = String> {
     is_advertised: bool,
     /// The encoded list, filled by the first request for it.
     pub(super) pages: CachedPages,
+    /// Whether every caller sees every entry, computed by the first request that depends on it.
+    is_public: OnceLock<bool>,
 }
 
 /// An entry of a registry.
@@ -41,6 +44,13 @@ impl<T> From<T> for RegistryEntry<T> {
     }
 }
 
+impl<T: Visible> RegistryEntry<T> {
+    /// Returns whether the caller of this request sees the entry.
+    pub(super) fn is_visible_to(&self, cx: &Context) -> bool {
+        self.item.visibility().includes(cx, &self.state)
+    }
+}
+
 impl<T, K: Clone + Ord> Registry<T, K> {
     /// Returns the current snapshot.
     pub(super) fn snapshot(&self) -> Arc<Snapshot<T, K>> {
@@ -55,6 +65,7 @@ impl<T, K: Clone + Ord> Registry<T, K> {
         let mut current = self.0.lock();
         let snapshot = Arc::make_mut(&mut current);
         snapshot.pages = CachedPages::for_revision(snapshot.pages.revision());
+        snapshot.is_public = OnceLock::new();
         change(snapshot)
     }
 
@@ -118,6 +129,16 @@ impl<T, K: Ord> Snapshot<T, K> {
     }
 }
 
+impl<T: Visible, K: Ord> Snapshot<T, K> {
+    /// Returns whether every caller sees every entry.
+    pub(super) fn is_public(&self) -> bool {
+        *self.is_public.get_or_init(|| {
+            let mut entries = self.entries.values();
+            entries.all(|entry| entry.item.visibility().is_public())
+        })
+    }
+}
+
 impl<T> Snapshot<T> {
     /// Returns the entries after this name, or all.
     pub(super) fn entries_after(
@@ -136,6 +157,7 @@ impl<T, K> Default for Registry<T, K> {
             entries: BTreeMap::new(),
             is_advertised: false,
             pages: CachedPages::for_revision(0),
+            is_public: OnceLock::new(),
         };
         Self(Mutex::new(Arc::new(snapshot)))
     }
@@ -147,6 +169,7 @@ impl<T, K: Clone> Clone for Snapshot<T, K> {
             entries: self.entries.clone(),
             is_advertised: self.is_advertised,
             pages: self.pages.clone(),
+            is_public: self.is_public.clone(),
         }
     }
 }

@@ -18,7 +18,7 @@ use super::pagination::{CacheHints, ListEntry};
 use super::string_arguments::StringArgsHandler;
 use super::template::{UriTemplate, Variables};
 use super::tool_error::ToolError;
-use super::visibility::Visibility;
+use super::visibility::{Visibility, Visible};
 use crate::Result;
 use crate::exchange::{BoxFuture, Context};
 
@@ -344,8 +344,8 @@ macro_rules! resource_setters {
             }
 
             /// Hides it from callers for which `filter` returns false: it is not listed, and the answer is the same as
-            /// if it did not exist, also to requests for completions. Callers who do not see it when they
-            /// subscribe get no updates.
+            /// if it did not exist, also to requests for completions. Subscribers get its updates if they see it both
+            /// when they subscribe and when it is updated.
             pub fn visible_to(
                 mut self,
                 filter: impl Fn(&Context) -> bool + Send + Sync + 'static,
@@ -385,7 +385,9 @@ impl ListEntry for Resource {
     fn list_definition(&self, _: &str, _: &Dialect) -> bowline_types::Resource {
         self.definition.clone()
     }
+}
 
+impl Visible for Resource {
     fn visibility(&self) -> &Visibility {
         &self.reader.visibility
     }
@@ -398,7 +400,9 @@ impl ListEntry for ResourceTemplate {
     fn list_definition(&self, _: &str, _: &Dialect) -> bowline_types::ResourceTemplate {
         self.definition.clone()
     }
+}
 
+impl Visible for ResourceTemplate {
     fn visibility(&self) -> &Visibility {
         &self.reader.visibility
     }

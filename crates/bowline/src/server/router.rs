@@ -16,14 +16,15 @@ use tokio::sync::SemaphorePermit;
 
 use super::completion::complete;
 use super::definition::ListKind;
-use super::pagination::{ListEntry as _, list, list_with};
+use super::pagination::{list, list_with, requested_start};
 use super::prompt::GetPromptParams;
 use super::registry::RegistryEntry;
 use super::resource::not_found;
 use super::resource_list::listed_resources;
 use super::subscription::ActiveSubscription;
 use super::tool::invalid_params;
-use super::{HandlerInput, ServerDefinition, ServerSnapshot, Tool};
+use super::visibility::Visible as _;
+use super::{HandlerInput, Resource, ServerDefinition, ServerSnapshot, Tool};
 use crate::exchange::{BoxFuture, Context, InsufficientScope};
 use crate::layer::Next;
 
@@ -123,9 +124,8 @@ fn call_tool<'a>(
     let entry = {
         let name = params.name()?;
         let tools = definition.tools.snapshot();
-        let visible = tools
-            .find(&*name)
-            .filter(|entry| entry.item.visibility().includes(&cx));
+        let entry = tools.find(&*name);
+        let visible = entry.filter(|entry| entry.is_visible_to(&cx));
         visible.cloned().ok_or_else(|| {
             let why = format!("unknown tool `{}`", shortened(name));
             RpcError::new(ErrorCode::INVALID_PARAMS, why)
@@ -181,7 +181,7 @@ async fn get_prompt(definition: &ServerDefinition, request: Request, mut cx: Con
     let params = GetPromptParams::read(&request.params)?;
     let prompts = definition.prompts.snapshot();
     let entry = prompts.find(&params.name);
-    let visible = entry.filter(|entry| entry.item.visibility().includes(&cx));
+    let visible = entry.filter(|entry| entry.is_visible_to(&cx));
     let Some(entry) = visible else {
         let why = format!("unknown prompt `{}`", shortened(&params.name));
         return Err(RpcError::new(ErrorCode::INVALID_PARAMS, why));
@@ -193,10 +193,12 @@ async fn get_prompt(definition: &ServerDefinition, request: Request, mut cx: Con
 /// Lists the resources of the registry and those that callbacks supply.
 async fn list_resources(definition: &ServerDefinition, request: Request, cx: Context) -> Outcome {
     let _permit = definition.handlers.try_acquire()?;
+    // Before the callbacks, which may be expensive.
+    let after = requested_start::<Resource>(&request.params)?;
     let supplied = listed_resources(&definition.resource_lists, &cx).await?;
     let paging = definition.paging(ListKind::Resources, request.caller.dialect);
     let resources = definition.resources.snapshot();
-    list_with(supplied, &cx, &resources, &request.params, &paging)
+    list_with(supplied, after.as_deref(), &cx, &resources, &paging)
 }
 
 async fn read_resource(
@@ -214,7 +216,7 @@ async fn read_resource(
     let resources = definition.resources.snapshot();
     let entry = resources.find(&uri);
     // A hidden resource is as good as absent: a template may match its URI.
-    let visible = entry.filter(|entry| entry.item.visibility().includes(&cx));
+    let visible = entry.filter(|entry| entry.is_visible_to(&cx));
     if let Some(entry) = visible {
         cx.extensions_mut().extend(&entry.state);
         return encode(&entry.item.read(uri, cx).await?);
@@ -226,7 +228,7 @@ async fn read_resource(
             .find(&uri)
             .map(|found| (template.literal_len(), entry, found))
     });
-    let matching = matching.filter(|(_, entry, _)| entry.item.visibility().includes(&cx));
+    let matching = matching.filter(|(_, entry, _)| entry.is_visible_to(&cx));
     // The first of equals, in the order of the list: `max_by_key` would return the last.
     let best = matching.reduce(|best, next| if next.0 > best.0 { next } else { best });
     let Some((_, entry, variables)) = best else {

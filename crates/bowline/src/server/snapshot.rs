@@ -53,9 +53,14 @@ impl ServerShared {
 
     /// Publishes a change of the registries, unless the server was never served and is still being built.
     pub(super) fn announce(&self, change: ServerChange) {
-        if self.is_served.load(Ordering::Acquire) {
+        if self.is_served() {
             self.definition().bus.publish(change);
         }
+    }
+
+    /// Returns whether a snapshot was taken.
+    pub(super) fn is_served(&self) -> bool {
+        self.is_served.load(Ordering::Acquire)
     }
 }
 

@@ -55,6 +55,10 @@ impl<'a> ActiveSubscription<'a> {
         acknowledged.meta = Some(meta(&cx));
         cx.notify::<SubscriptionsAcknowledgedNotification>(&acknowledged);
         cx.release_request();
+        // The values of the request, such as its HTTP head, are kept only if a `visible_to` may read them again.
+        if uris.is_empty() || !server.definition.has_hidden_resources() {
+            *cx.extensions_mut() = server.definition.state.clone();
+        }
         Ok(Self {
             server,
             cx,
@@ -80,11 +84,11 @@ impl<'a> ActiveSubscription<'a> {
             while let Some(received) = changes.next_queued().await {
                 match received {
                     Some(queued) if queued.change.is_wanted(filter) => {
-                        notify_change(cx, &queued, meta);
+                        notify_change(&server.definition, cx, &queued, meta);
                     }
                     Some(_) => {}
                     // The subscription lagged: one notification for everything in the filter replaces what was lost.
-                    None => notify_all(cx, filter, meta),
+                    None => notify_all(&server.definition, cx, filter, meta),
                 }
             }
         };
@@ -125,15 +129,19 @@ fn visible_filter(
     definition: &ServerDefinition,
     cx: &Context,
 ) -> SubscriptionFilter {
-    if let Some(uris) = &mut filter.resource_subscriptions
-        && definition.has_hidden_resources()
-    {
+    if let Some(uris) = &mut filter.resource_subscriptions {
         uris.retain(|uri| !definition.is_hidden_resource(uri, cx));
     }
     filter
 }
 
-fn notify_change(cx: &Context, queued: &QueuedChange, meta: &Json) {
+/// Sends the notification of a change, unless it is of a resource that the caller does not see any more.
+fn notify_change(definition: &ServerDefinition, cx: &Context, queued: &QueuedChange, meta: &Json) {
+    if let ServerChange::Resource(uri) = &queued.change
+        && definition.is_hidden_resource(uri, cx)
+    {
+        return;
+    }
     let method = match queued.change {
         ServerChange::Tools => ToolListChangedNotification::NAME,
         ServerChange::Prompts => PromptListChangedNotification::NAME,
@@ -145,7 +153,12 @@ fn notify_change(cx: &Context, queued: &QueuedChange, meta: &Json) {
     cx.send_notification(Notification::new(method, Some(params)));
 }
 
-fn notify_all(cx: &Context, filter: &SubscriptionFilter, meta: &Json) {
+fn notify_all(
+    definition: &ServerDefinition,
+    cx: &Context,
+    filter: &SubscriptionFilter,
+    meta: &Json,
+) {
     let lists = [
         ServerChange::Tools,
         ServerChange::Prompts,
@@ -155,7 +168,7 @@ fn notify_all(cx: &Context, filter: &SubscriptionFilter, meta: &Json) {
     // Without `is_wanted`, which is true for all of them and would take quadratic time.
     let uris = filter.resource_subscriptions.iter().flatten();
     for change in lists.chain(uris.cloned().map(ServerChange::Resource)) {
-        notify_change(cx, &QueuedChange::new(change), meta);
+        notify_change(definition, cx, &QueuedChange::new(change), meta);
     }
 }
 

@@ -38,7 +38,7 @@ use super::handler::{BlockingHandler, Handler};
 use super::lint;
 use super::output::{self, IntoToolResult};
 use super::tool_error::ToolError;
-use super::visibility::Visibility;
+use super::visibility::{Visibility, Visible};
 use super::{Server, schema};
 use crate::exchange::{CancelMode, Context};
 use crate::layer::Layer;
@@ -489,10 +489,6 @@ impl Tool {
         self.is_blocking
     }
 
-    pub(super) fn visibility(&self) -> &Visibility {
-        &self.visibility
-    }
-
     /// Validates the call, runs the handler and validates its output.
     pub(super) async fn call(&self, mut input: HandlerInput) -> Result<CallToolResult, RpcError> {
         let declared = &input.context().caller().capabilities;
@@ -655,6 +651,12 @@ pub trait Toolbox: Sized {
 impl<T: Into<Tool>> Toolbox for Vec<T> {
     fn into_tools(self) -> Vec<Tool> {
         self.into_iter().map(Into::into).collect()
+    }
+}
+
+impl Visible for Tool {
+    fn visibility(&self) -> &Visibility {
+        &self.visibility
     }
 }
 

@@ -3,7 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::exchange::Context;
+use crate::exchange::{Context, Extensions};
+
+/// An entry that may be hidden from some callers.
+pub(super) trait Visible {
+    /// Returns which callers see it.
+    fn visibility(&self) -> &Visibility;
+}
 
 /// The callers that see an entry: all, unless a filter is set.
 #[derive(Clone, Default)]
@@ -22,9 +28,18 @@ impl Visibility {
         self.0.is_none()
     }
 
-    /// Returns whether the caller of this request sees the entry.
-    pub(super) fn includes(&self, cx: &Context) -> bool {
-        self.0.as_ref().is_none_or(|filter| filter(cx))
+    /// Returns whether the caller of this request sees the entry. The filter finds the state of the mounted server that
+    /// the entry comes from, as its handler does.
+    pub(super) fn includes(&self, cx: &Context, state: &Extensions) -> bool {
+        let Some(filter) = &self.0 else {
+            return true;
+        };
+        if state.is_empty() {
+            return filter(cx);
+        }
+        let mut cx = cx.clone();
+        cx.extensions_mut().extend(state);
+        filter(&cx)
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
+use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
-use bowline::http::server::HttpBody;
+use bowline::http::server::{BoundServer, HttpBody};
 use bowline::{Client, Error};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -40,18 +41,43 @@ async fn the_health_path_is_answered_outside_of_layers_and_for_any_host() {
     let addr = bound.local_addr();
     tokio::spawn(bound.layer(layer_fn(|_| RefuseAll)).serve());
 
-    for (path, status) in [("/healthz", "200 OK"), ("/mcp", "401 Unauthorized")] {
-        let mut stream = TcpStream::connect(addr).await.unwrap();
-        let head = format!("GET {path} HTTP/1.1\r\nhost: 10.1.2.3\r\nconnection: close\r\n\r\n");
-        stream.write_all(head.as_bytes()).await.unwrap();
-        let mut response = String::new();
-        stream.read_to_string(&mut response).await.unwrap();
+    assert_eq!(status_of(addr, "10.1.2.3", "/healthz").await, 200);
+    assert_eq!(status_of(addr, "10.1.2.3", "/mcp").await, 401);
+}
 
-        assert!(
-            response.starts_with(&format!("HTTP/1.1 {status}")),
-            "{response}"
-        );
+#[tokio::test]
+async fn the_health_path_is_a_setting() {
+    type Set = fn(BoundServer) -> BoundServer;
+    let rows: [(Set, [u16; 3]); 3] = [
+        (|bound| bound.health_path("/livez"), [404, 200, 400]),
+        (BoundServer::no_health_path, [404, 404, 400]),
+        (|bound| bound.health_path("/mcp"), [404, 404, 400]),
+    ];
+    for (set, expected) in rows {
+        let bound = ServerFixture::new().server.http().bind("127.0.0.1:0").await;
+        let bound = set(bound.unwrap());
+        let addr = bound.local_addr();
+        let serving = tokio::spawn(bound.serve());
+
+        let mut statuses = Vec::new();
+        for path in ["/healthz", "/livez", "/mcp"] {
+            statuses.push(status_of(addr, "localhost", path).await);
+        }
+
+        assert_eq!(statuses, expected);
+        serving.abort();
     }
+}
+
+/// Sends a `GET` request, and returns the status of its response.
+async fn status_of(addr: SocketAddr, host: &str, path: &str) -> u16 {
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    let head = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.unwrap();
+    let status = response.split(' ').nth(1).expect("a status line");
+    status.parse().unwrap()
 }
 
 /// A layer that refuses every request, as an authorization layer does without a token.

@@ -1,7 +1,7 @@
 //! Requests that are refused, and their status and error code.
 
-use bowline::Limits;
 use bowline::exchange::Dialects;
+use bowline::{CallToolResult, Limits, Server, Tool};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
@@ -131,6 +131,35 @@ fn answered_rows() -> Vec<Row> {
     ]
 }
 
+#[tokio::test]
+async fn the_param_headers_of_a_hidden_tool_reveal_nothing() {
+    let schema = json!({"type": "object", "properties": {
+        "region": {"type": "string", "x-mcp-header": "Region"}}});
+    let hidden = Tool::raw("hidden", schema, async |_, _| Ok(CallToolResult::text("")));
+    let server = Server::new("s", "1").tool(hidden.visible_to(|_| false));
+    let service = server.http();
+    let ask = async |tool: &str, header: Option<&str>| {
+        let params = json!({"name": tool, "arguments": {"region": "eu"}});
+        let mut request = modern_request(1, "tools/call", params);
+        if let Some(region) = header {
+            request = with_header(request, "mcp-param-region", region);
+        }
+        let response = PlainConnection::http1(&service).await.send(request).await;
+        (response.status(), response.json().await.to_string())
+    };
+
+    for header in [None, Some("eu"), Some("us")] {
+        let (status, body) = ask("unknown", header).await;
+
+        let expected = (
+            status,
+            body.replace("unknown tool `unknown`", "unknown tool `hidden`"),
+        );
+        assert_eq!(ask("hidden", header).await, expected, "{header:?}");
+        assert!(body.contains("-32602"), "{body}");
+    }
+}
+
 fn cancel_notification() -> Request<Full<Bytes>> {
     let cancel =
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
@@ -240,7 +269,7 @@ async fn requests_beyond_the_limit_are_refused() {
 async fn a_client_that_does_not_read_is_disconnected_and_its_handler_dropped() {
     use tokio::io::AsyncWriteExt;
     let mut fixture = ServerFixture::new();
-    let chatter = bowline::Tool::raw(
+    let chatter = Tool::raw(
         "chatter",
         json!({"type": "object"}),
         async |_, cx: bowline::Context| {
@@ -249,7 +278,7 @@ async fn a_client_that_does_not_read_is_disconnected_and_its_handler_dropped() {
                 cx.progress(bowline::Progress::new(f64::from(at)).message(text));
                 tokio::task::yield_now().await;
             }
-            Ok(bowline::CallToolResult::text("never"))
+            Ok(CallToolResult::text("never"))
         },
     );
     fixture.server = fixture.server.tool(chatter);

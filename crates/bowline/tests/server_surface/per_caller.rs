@@ -1,22 +1,24 @@
 //! What differs between callers: entries that only some of them see, and lists that callbacks supply.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bowline::client::{Change, ChangeFilter};
 use bowline::server::Completer;
 use bowline::types::{
     self, CacheScope, CompleteArgument, CompleteRequestParams, ListResourcesRequest,
     PaginatedRequestParams, PromptReference, ResourceTemplateReference,
 };
 use bowline::{
-    Client, Context, Error, ErrorCode, Prompt, Resource, ResourceTemplate, RpcError, Server,
+    Client, Context, Error, ErrorCode, Prompt, Resource, ResourceTemplate, RpcError, Server, Tool,
     testing,
 };
 use serde_json::json;
 
 use crate::support::{
-    CLIENT_TRANSPORTS, ClientTransport, complete, peer_error, prompt, read, read_text, serve,
+    CLIENT_TRANSPORTS, ClientTransport, complete, in_time, peer_error, prompt, read, read_text,
+    serve,
 };
 
 async fn connect_as(name: &str, transport: ClientTransport, server: &Server) -> Client {
@@ -318,4 +320,150 @@ fn completers_are_removed_with_their_prompt_or_template() {
     assert!(server.check().is_ok());
     server.resources().remove_template("docs://{page}");
     assert!(server.check().is_ok());
+}
+
+/// The state of a mounted server.
+struct Admins(&'static str);
+
+/// A server whose filters read its state.
+fn inner_with_secrets() -> Server {
+    fn is_listed(cx: &Context) -> bool {
+        let admins = cx.state::<Admins>();
+        admins.is_some_and(|admins| admins.0 == name_of(cx))
+    }
+
+    let topics = Completer::for_prompt("p", "topic", async |_, _| Ok(vec!["plans"]));
+    let text = async |_, _| Ok("text");
+    Server::new("inner", "1")
+        .state(Admins("admin"))
+        .tool(Tool::new("t", async || "called").visible_to(is_listed))
+        .prompt(
+            Prompt::raw("p", text)
+                .optional("topic", "")
+                .visible_to(is_listed),
+        )
+        .resource(Resource::text("docs://r", "r", "read").visible_to(is_listed))
+        .resource_template(template("vault://{x}", "matched").visible_to(is_listed))
+        .completer(topics.visible_to(is_listed))
+        .resource_subscriptions()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_filter_of_a_mounted_entry_finds_the_state_of_its_server() {
+    for transport in CLIENT_TRANSPORTS {
+        // Another value of the same type, which must not take precedence.
+        let outer = Server::new("outer", "1").state(Admins("guest"));
+        let server = outer.mount("in", &inner_with_secrets());
+        let admin = connect_as("admin", transport, &server).await;
+        let guest = connect_as("guest", transport, &server).await;
+
+        assert_eq!(admin.list_tools().await.unwrap().len(), 1, "{transport:?}");
+        assert_eq!(admin.list_prompts().await.unwrap().len(), 1);
+        assert_eq!(admin.list_resources().await.unwrap().len(), 1);
+        assert_eq!(admin.list_resource_templates().await.unwrap().len(), 1);
+        let called = admin.call_tool("in_t", ()).await.unwrap();
+        assert_eq!(called.text(), "called");
+        assert!(prompt(&admin, "in_p", json!({})).await.is_ok());
+        assert_eq!(read_text(&admin, "docs://r").await, "read");
+        assert_eq!(read_text(&admin, "vault://1").await, "matched");
+        assert_eq!(complete_prompt(&admin, "in_p").await.unwrap(), ["plans"]);
+        let filter = || ChangeFilter::new().resource("docs://r");
+        let mut updates = admin.subscribe(filter()).await.unwrap();
+        server.changed().resource_updated("docs://r");
+        let update = in_time(updates.next()).await.unwrap();
+        assert_eq!(update, Some(Change::Resource("docs://r".to_owned())));
+
+        assert!(guest.list_tools().await.unwrap().is_empty());
+        assert!(guest.list_prompts().await.unwrap().is_empty());
+        assert!(guest.list_resources().await.unwrap().is_empty());
+        assert!(guest.call_tool("in_t", ()).await.is_err());
+        assert!(prompt(&guest, "in_p", json!({})).await.is_err());
+        assert!(read(&guest, "docs://r").await.is_err());
+        assert!(read(&guest, "vault://1").await.is_err());
+        assert!(complete_prompt(&guest, "in_p").await.is_err());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_is_hidden_later_sends_no_more_updates() {
+    for transport in CLIENT_TRANSPORTS {
+        let is_open = Arc::new(AtomicBool::new(true));
+        let visible = {
+            let is_open = is_open.clone();
+            // The values of the request and of the server are those of the subscription.
+            move |cx: &Context| cx.state::<Admins>().is_some() && is_open.load(Ordering::Relaxed)
+        };
+        let server = Server::new("s", "1")
+            .state(Admins("admin"))
+            .resource(Resource::text("a:1", "1", "text").visible_to(visible))
+            .resource(Resource::text("a:2", "2", "text"))
+            .resource_subscriptions();
+        let client = transport.connect(&server).await;
+        let filter = ChangeFilter::new().resource("a:1").resource("a:2");
+        let mut updates = client.subscribe(filter).await.unwrap();
+        let change = |uri: &str| Some(Change::Resource(uri.to_owned()));
+
+        server.changed().resource_updated("a:1");
+        let before = in_time(updates.next()).await.unwrap();
+        is_open.store(false, Ordering::Relaxed);
+        server.changed().resource_updated("a:1");
+        server.changed().resource_updated("a:2");
+        let hidden = in_time(updates.next()).await.unwrap();
+        // More changes than a subscription queues.
+        for _ in 0..1000 {
+            server.changed().resource_updated("a:1");
+        }
+        server.changed().resource_updated("a:2");
+        let lagged = in_time(updates.next()).await.unwrap();
+        is_open.store(true, Ordering::Relaxed);
+        server.changed().resource_updated("a:1");
+        let again = in_time(updates.next()).await.unwrap();
+
+        assert_eq!(before, change("a:1"), "{transport:?}");
+        assert_eq!(hidden, change("a:2"), "{transport:?}");
+        assert_eq!(lagged, change("a:2"), "{transport:?}");
+        assert_eq!(again, change("a:1"), "{transport:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_invalid_cursor_is_refused_before_resources_are_supplied() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let server = Server::new("s", "1").resource_list({
+        let calls = calls.clone();
+        move |_| {
+            calls.fetch_add(1, Ordering::Relaxed);
+            async { Vec::new() }
+        }
+    });
+    let client = ClientTransport::InProcess.connect(&server).await;
+    let mut params = PaginatedRequestParams::default();
+    params.cursor = Some(types::Cursor("invalid".to_owned()));
+
+    let refused = client.request::<ListResourcesRequest>(&params).await;
+
+    assert_eq!(
+        peer_error(refused.unwrap_err()).code,
+        ErrorCode::INVALID_PARAMS
+    );
+    assert_eq!(calls.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn contents_that_only_some_callers_see_have_a_private_cache_scope() {
+    let cached = |uri: &str| {
+        let resource = Resource::text(uri, "r", "text");
+        resource.cache(Duration::from_secs(60), CacheScope::PUBLIC)
+    };
+    let server = Server::new("s", "1")
+        .resource(cached("docs://public"))
+        .resource(cached("docs://hidden").visible_to(|_| true));
+    let client = ClientTransport::InProcess.connect(&server).await;
+
+    let public = read(&client, "docs://public").await.unwrap();
+    let hidden = read(&client, "docs://hidden").await.unwrap();
+
+    assert_eq!(public.cache_scope, Some(CacheScope::PUBLIC));
+    assert_eq!(hidden.cache_scope, Some(CacheScope::PRIVATE));
+    assert_eq!(hidden.ttl_ms, Some(60_000));
 }

@@ -337,6 +337,27 @@ async fn duplicate_names_are_refused_when_the_server_starts() {
 }
 
 #[tokio::test]
+async fn a_duplicate_that_is_added_at_run_time_does_not_refuse_later_clients() {
+    async fn repeat(cx: bowline::Context) {
+        let faulty = Server::new("faulty", "1").tool(echo("b")).tool(echo("b"));
+        let server = cx.server().tool(echo("a")).mount("", &faulty);
+        drop(server);
+    }
+
+    let server = Server::new("s", "1")
+        .tool(echo("a"))
+        .tool(Tool::new("repeat", repeat));
+    let client = Client::in_process(&server).await.unwrap();
+    for _ in 0..2 {
+        client.call_tool("repeat", ()).await.unwrap();
+    }
+
+    server.check().unwrap();
+    let later = Client::in_process(&server).await.unwrap();
+    assert_eq!(later.list_tools().await.unwrap().len(), 3);
+}
+
+#[tokio::test]
 async fn an_item_added_at_run_time_replaces_one_of_the_same_name() {
     let server = Server::new("s", "1").tool(echo("tool"));
     let client = Client::in_process(&server).await.unwrap();

@@ -1,4 +1,5 @@
-//! The health path of a bound server: status 200 while it serves, 503 once it shuts down.
+//! The health path of a bound server: status 200 while it serves, and 503 once it shuts down on connections that are still
+//! open. The listener is closed then, so that probes on new connections fail.
 //!
 //! It is answered outside of the layers and of the source policy: a probe of a load balancer has no credentials, and
 //! often has an address as its `Host`. The response reveals only that the server runs.
@@ -16,26 +17,32 @@ use tower_service::Service;
 
 use super::{HttpBody, ServiceState};
 
-/// Converts a `tower` service into a service of hyper, which also answers at the health path of `state`.
+/// Converts a `tower` service into a service of hyper, which also answers at `health_path`. Calls `on_request` for every
+/// request, also for those at the health path.
 ///
 /// hyper-util's adapter in a second future would store each request twice, for as long as its response is pending.
-pub(super) fn with_health<S>(
+pub(super) fn with_health<S, F>(
     state: &Arc<ServiceState>,
+    health_path: Option<Arc<str>>,
+    on_request: F,
     service: S,
 ) -> impl hyper::service::Service<
     Request<Incoming>,
     Response = Response<HttpBody>,
     Error = Infallible,
     Future: Send + 'static,
-> + use<S>
+> + use<S, F>
 where
+    F: Fn(&mut Request<Incoming>),
     S: Service<Request<Incoming>, Response = Response<HttpBody>, Error = Infallible>,
     S: Clone + Send + 'static,
     S::Future: Send + 'static,
 {
     let state = state.clone();
-    service_fn(move |request: Request<Incoming>| {
-        let health = health(&state, request.method(), request.uri().path());
+    service_fn(move |mut request: Request<Incoming>| {
+        on_request(&mut request);
+        let is_health = is_health_request(health_path.as_deref(), &request);
+        let health = is_health.then(|| status(&state));
         let mut service = service.clone();
         async move {
             if let Some(status) = health {
@@ -47,16 +54,16 @@ where
     })
 }
 
-/// Returns the status of a request at the health path; `None` for other requests.
-fn health(state: &ServiceState, method: &Method, path: &str) -> Option<StatusCode> {
-    let is_read = matches!(*method, Method::GET | Method::HEAD);
-    if !is_read || state.health_path != Some(path) {
-        return None;
-    }
-    Some(match state.shutdown.is_requested() {
+fn is_health_request<B>(health_path: Option<&str>, request: &Request<B>) -> bool {
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    is_read && health_path == Some(request.uri().path())
+}
+
+fn status(state: &ServiceState) -> StatusCode {
+    match state.shutdown.is_requested() {
         false => StatusCode::OK,
         true => StatusCode::SERVICE_UNAVAILABLE,
-    })
+    }
 }
 
 fn response(status: StatusCode) -> Response<HttpBody> {
@@ -72,7 +79,7 @@ fn response(status: StatusCode) -> Response<HttpBody> {
     response
 }
 
-/// The health path of a bound server.
+/// The default health path of a bound server.
 pub(super) const HEALTH_PATH: &str = "/healthz";
 
 #[cfg(test)]
@@ -83,23 +90,27 @@ mod tests {
     use crate::Server;
 
     #[test]
-    fn the_health_path_has_status_503_after_a_shutdown_was_requested() {
+    fn the_status_is_503_after_a_shutdown_was_requested() {
         let service = Server::new("health", "1").http();
-        let service = service.modify(|state| state.health_path = Some(HEALTH_PATH));
-        let status = |method, path| Some(health(&service.state, method, path)?.as_u16());
 
-        assert_eq!(status(&Method::GET, HEALTH_PATH), Some(200));
-        assert_eq!(status(&Method::HEAD, HEALTH_PATH), Some(200));
-        assert_eq!(status(&Method::POST, HEALTH_PATH), None);
-        assert_eq!(status(&Method::GET, "/mcp"), None);
+        let before = status(&service.state);
         service.shut_down(Duration::ZERO);
-        assert_eq!(status(&Method::GET, HEALTH_PATH), Some(503));
+
+        assert_eq!(before, StatusCode::OK);
+        assert_eq!(status(&service.state), StatusCode::SERVICE_UNAVAILABLE);
     }
 
     #[test]
-    fn a_mounted_service_has_no_health_path() {
-        let service = Server::new("health", "1").http();
+    fn only_reads_of_the_health_path_are_health_requests() {
+        let is_health = |health_path, method, path| {
+            let request = Request::builder().method(method).uri(path).body(());
+            is_health_request(health_path, &request.unwrap())
+        };
 
-        assert_eq!(health(&service.state, &Method::GET, HEALTH_PATH), None);
+        assert!(is_health(Some("/livez"), Method::GET, "/livez?verbose"));
+        assert!(is_health(Some("/livez"), Method::HEAD, "/livez"));
+        assert!(!is_health(Some("/livez"), Method::POST, "/livez"));
+        assert!(!is_health(Some("/livez"), Method::GET, "/mcp"));
+        assert!(!is_health(None, Method::GET, "/livez"));
     }
 }

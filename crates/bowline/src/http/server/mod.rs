@@ -115,8 +115,6 @@ pub(crate) struct ServiceState {
     pub(crate) cors_origins: Vec<String>,
     /// The paths that are served; `None` until they are set or the service is bound.
     pub(crate) paths: Option<EndpointPaths>,
-    /// Set when the service is bound.
-    pub(crate) health_path: Option<&'static str>,
     pub(crate) stream_after: Duration,
     pub(crate) keep_alive: Duration,
     pub(crate) legacy: Legacy,
@@ -143,7 +141,6 @@ impl HttpService {
             is_source_chosen: false,
             cors_origins: Vec::new(),
             paths: None,
-            health_path: None,
             stream_after: STREAM_AFTER,
             keep_alive: KEEP_ALIVE,
             legacy: Legacy::default(),

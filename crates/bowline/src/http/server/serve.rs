@@ -8,7 +8,6 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{self, Poll};
 use std::time::Duration;
 
 use ::http::{Request, Response};
@@ -49,13 +48,14 @@ pub struct BoundServer<S = HttpService> {
     http: HttpService,
     /// `http` inside its layers.
     service: S,
+    health_path: Option<Arc<str>>,
     pub(super) tls: Option<TlsConfig>,
 }
 
 impl HttpService {
     /// Binds a TCP address; port 0 selects a free port. The [paths](Self::paths) default to `/mcp`.
     ///
-    /// The path `/healthz` gets status 200 until [`shut_down`](Self::shut_down), then 503, without passing the layers.
+    /// The path `/healthz` gets status 200, without passing the layers; see [`BoundServer::health_path`].
     ///
     /// # Errors
     ///
@@ -81,16 +81,16 @@ impl HttpService {
                 let sse = state.legacy.has_http_sse().then_some("/sse");
                 state.paths = Some(EndpointPaths::only(iter::once(DEFAULT_PATH).chain(sse)));
             }
-            let is_endpoint = |path| state.paths.as_ref().is_some_and(|it| it.matches(path));
-            state.health_path = Some(HEALTH_PATH).filter(|path| !is_endpoint(path));
         });
-        Ok(BoundServer {
+        let bound = BoundServer {
             listener,
             addr,
             service: http.clone(),
             http,
+            health_path: None,
             tls: None,
-        })
+        };
+        Ok(bound.health_path(HEALTH_PATH))
     }
 
     /// Serves one connection over any I/O until it ends or a shutdown is complete.
@@ -116,7 +116,7 @@ impl HttpService {
         S: Clone + Send + 'static,
         S::Future: Send + 'static,
     {
-        serve(&self.state, io, service).await;
+        serve(&self.state, None, io, service).await;
     }
 }
 
@@ -152,8 +152,37 @@ impl<S> BoundServer<S> {
             addr: self.addr,
             http: self.http,
             service: layer.layer(self.service),
+            health_path: self.health_path,
             tls: self.tls,
         }
+    }
+
+    /// Sets the path for the probes of a load balancer, which starts with a slash. Defaults to `/healthz`. Of the same
+    /// [path](HttpService::paths) for both, MCP requests take precedence.
+    ///
+    /// `GET` and `HEAD` get status 200, without passing the layers and without a check of `Host`. After a shutdown was
+    /// requested, connections that are still open get 503 and new ones are refused.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example() -> bowline::Result<()> {
+    /// let bound = bowline::Server::new("calculator", "1.0.0").http().bind("127.0.0.1:0").await?;
+    /// bound.health_path("/livez").serve().await
+    /// # }
+    /// ```
+    pub fn health_path(mut self, path: impl Into<String>) -> Self {
+        let path = path.into();
+        let endpoints = &self.http.state.paths;
+        let is_endpoint = endpoints.as_ref().is_some_and(|it| it.matches(&path));
+        self.health_path = (!is_endpoint).then(|| path.into());
+        self
+    }
+
+    /// Removes the [health path](Self::health_path).
+    pub fn no_health_path(mut self) -> Self {
+        self.health_path = None;
+        self
     }
 
     /// Serves until a shutdown is complete. On SIGTERM or SIGINT (Ctrl-C outside Unix) it shuts down, with two seconds
@@ -208,12 +237,15 @@ impl<S> BoundServer<S> {
                 stream = accept(&self.listener), if connections.len() < max => stream,
             };
             let (state, service) = (state.clone(), self.service.clone());
+            let health = self.health_path.clone();
             match self.tls.clone() {
-                None => connections.spawn(async move { serve(&state, stream, service).await }),
+                None => {
+                    connections.spawn(async move { serve(&state, health, stream, service).await })
+                }
                 // In the task of the connection: a slow handshake delays no other.
                 Some(tls) => connections.spawn(async move {
                     if let Some(stream) = tls.accept(&state.shutdown, stream).await {
-                        serve(&state, stream, service).await;
+                        serve(&state, health, stream, service).await;
                     }
                 }),
             };
@@ -245,6 +277,7 @@ pub(crate) async fn accept(listener: &TcpListener) -> TcpStream {
 /// Serves one connection.
 async fn serve<S>(
     state: &Arc<ServiceState>,
+    health_path: Option<Arc<str>>,
     io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     service: S,
 ) where
@@ -269,7 +302,7 @@ async fn serve<S>(
     match version {
         // One request at a time, so it needs no account of its own.
         HttpVersion::Http1 => {
-            let service = with_health(state, service);
+            let service = with_health(state, health_path, |_| {}, service);
             let mut connection = http1(state).serve_connection(io, service);
             let driven = Pin::new(&mut connection);
             // `header_read_timeout` ends an idle connection.
@@ -284,12 +317,16 @@ async fn serve<S>(
         HttpVersion::Http2 => {
             let account = state.account.peer();
             let served = Arc::new(AtomicUsize::new(0));
-            let service = WithAccount {
-                service,
-                account: account.clone(),
-                served: served.clone(),
+            let on_request = {
+                let (account, served) = (account.clone(), served.clone());
+                move |request: &mut Request<Incoming>| {
+                    served.fetch_add(1, Ordering::Relaxed);
+                    // Charges the request to the account of the connection.
+                    let account = ConnectionAccount(account.clone());
+                    request.extensions_mut().insert(account);
+                }
             };
-            let service = with_health(state, service);
+            let service = with_health(state, health_path, on_request, service);
             let mut connection = Box::pin(http2(state).serve_connection(io, service));
             let driven = connection.as_mut();
             let idle = wait_until_idle(&account, &served);
@@ -298,16 +335,7 @@ async fn serve<S>(
     }
 }
 
-/// Charges every request of a connection to the account of that connection.
-#[derive(Clone)]
-struct WithAccount<S> {
-    service: S,
-    account: Arc<Account>,
-    /// The number of requests so far.
-    served: Arc<AtomicUsize>,
-}
-
-/// Waits until a connection has been idle for `HTTP2_IDLE`. Otherwise a client could keep it open forever by answering
+/// Waits until a connection, on which `served` requests have begun so far, has been idle for `HTTP2_IDLE`. Otherwise a client could keep it open forever by answering
 /// pings, and the number of connections is limited.
 ///
 /// Each request holds a clone of the account until its response is over, so the strong count shows whether it is idle.
@@ -323,23 +351,6 @@ fn wait_until_idle(account: &Arc<Account>, served: &AtomicUsize) -> impl Future<
                 return;
             }
         }
-    }
-}
-
-impl<S: Service<Request<Incoming>>> Service<Request<Incoming>> for WithAccount<S> {
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = S::Future;
-
-    fn poll_ready(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.service.poll_ready(cx)
-    }
-
-    fn call(&mut self, mut request: Request<Incoming>) -> S::Future {
-        self.served.fetch_add(1, Ordering::Relaxed);
-        let account = ConnectionAccount(self.account.clone());
-        request.extensions_mut().insert(account);
-        self.service.call(request)
     }
 }
 
@@ -440,3 +451,39 @@ const WRITE_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 const WRITE_GRACE: Duration = Duration::from_secs(1);
 /// The pause after a failed accept, for example when no file descriptors are left.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Empty;
+    use hyper::client::conn::http2;
+
+    use super::*;
+    use crate::Server;
+
+    #[tokio::test(start_paused = true)]
+    async fn health_requests_keep_an_http2_connection_open() {
+        let service = Server::new("health", "1").http();
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        let serving = tokio::spawn(async move {
+            let health_path = Some(HEALTH_PATH.into());
+            serve(&service.state, health_path, far, service.clone()).await;
+        });
+        let io = TokioIo::new(near);
+        let (mut client, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let mut probes = tokio::time::interval(HTTP2_IDLE / 2);
+
+        for _ in 0..20 {
+            probes.tick().await;
+            let request = Request::get(format!("http://health{HEALTH_PATH}"));
+            let request = request.body(Empty::<bytes::Bytes>::new()).unwrap();
+            client.ready().await.unwrap();
+            let response = client.send_request(request).await.unwrap();
+            assert_eq!(response.status(), 200);
+        }
+
+        drop(client);
+        serving.await.unwrap();
+        connection.await.unwrap().unwrap();
+    }
+}

@@ -54,14 +54,18 @@ impl ArgumentNames {
 
 /// Returns the names in backticks, separated by commas; the first ones, if there are many.
 pub(super) fn quoted_list(names: &[impl AsRef<str>]) -> String {
-    let quoted = names.iter().take(MAX_LISTED);
-    let mut quoted: Vec<String> = quoted
-        .map(|name| format!("`{}`", shortened(name.as_ref())))
-        .collect();
-    if names.len() > MAX_LISTED {
-        quoted.push(format!("… ({} more)", names.len() - MAX_LISTED));
+    let names = names.iter();
+    listed(names.map(|name| format!("`{}`", shortened(name.as_ref()))))
+}
+
+/// Returns the items, separated by commas; the first ones, if there are many.
+pub(super) fn listed(items: impl ExactSizeIterator<Item = String>) -> String {
+    let more = items.len().saturating_sub(MAX_LISTED);
+    let mut listed: Vec<String> = items.take(MAX_LISTED).collect();
+    if more > 0 {
+        listed.push(format!("… ({more} more)"));
     }
-    quoted.join(", ")
+    listed.join(", ")
 }
 
 fn collect(schema: &Value, names: &mut Vec<String>) {

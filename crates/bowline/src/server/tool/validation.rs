@@ -145,12 +145,12 @@ fn depends_on_strings(schema: &Value) -> bool {
 }
 
 fn error_text(error: &ValidationError<'_>) -> String {
-    located(error, error.to_string())
+    // `jsonschema` quotes the whole value, which may be megabytes long.
+    located(error, shortened(error).to_string())
 }
 
 /// Returns the text with the path of the invalid value.
 fn located(error: &ValidationError<'_>, mut text: String) -> String {
-    // `jsonschema` quotes the whole value, which may be long.
     if let Some((end, _)) = text.char_indices().nth(MAX_ERROR_CHARS) {
         text.truncate(end);
         text.push('…');

@@ -6,7 +6,7 @@ use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
 
 use super::{error_text, located};
-use crate::server::tool::argument_names::quoted_list;
+use crate::server::tool::argument_names::{listed, quoted_list};
 
 /// Describes the errors of a value that fits none of the choices; `None` if the error is another one.
 pub(super) fn describe(root: &Value, error: &ValidationError<'_>) -> Option<Vec<String>> {
@@ -126,12 +126,11 @@ fn expected(choices: &[(usize, Variant<'_>)], value: &Value) -> String {
         );
     }
     let described: Vec<String> = variants.flat_map(descriptions).collect();
-    let listed = described.iter().take(MAX_LISTED).cloned();
-    let mut listed = listed.collect::<Vec<_>>().join(", ");
-    if described.len() > MAX_LISTED {
-        listed.push_str(", …");
-    }
-    format!("expected one of {listed}; got {}", shortened(value))
+    format!(
+        "expected one of {}; got {}",
+        listed(described.into_iter()),
+        shortened(value)
+    )
 }
 
 fn descriptions(variant: &Variant<'_>) -> Vec<String> {
@@ -169,4 +168,25 @@ fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
 
 /// Of choices within choices; deeper errors have the text of `jsonschema`.
 const MAX_DEPTH: usize = 8;
-const MAX_LISTED: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn nested_choices_are_described_no_further_than_they_are_shown() {
+        let list = |of: Value| json!({"oneOf": [{"type": "array", "items": of}]});
+        let schema = list(list(list(json!({"type": "integer"}))));
+        let row = vec!["x"; 20];
+        let value = json!([[row, row], vec![row; 20]]);
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        let error = validator.iter_errors(&value).next().unwrap();
+
+        let described = describe(&schema, &error).unwrap();
+
+        assert_eq!(described.len(), super::super::MAX_ERRORS);
+        assert_eq!(described[0], "/0/0/0: \"x\" is not of type \"integer\"");
+    }
+}
