@@ -92,7 +92,11 @@ impl Adapter {
         match self {}
     }
 
-    pub(super) fn convert_request(self, _request: Request) -> Request {
+    pub(super) fn convert_params(self, _request: &mut Request) {
+        match self {}
+    }
+
+    pub(super) fn convert_caller(self, _caller: &Arc<Caller>) -> Arc<Caller> {
         match self {}
     }
 

@@ -46,6 +46,9 @@ pub use caller_cache::CallerCache;
 mod stamper;
 pub use stamper::Stamper;
 
+mod request_converter;
+pub use request_converter::RequestConverter;
+
 mod outcome;
 pub use outcome::{ResultViolation, Seal, Unsealed};
 
@@ -78,17 +81,6 @@ use crate::{Notification, Outcome, RawRequest};
 #[must_use]
 pub fn stamp(request: &Request) -> Stamped {
     Stamper::default().stamp(request)
-}
-
-/// Removes from a request, and from the capabilities of its caller, what the caller's dialect does not define.
-///
-/// For a request that is not encoded; [`stamp`] does the same for a wire.
-#[must_use]
-pub fn convert_request(request: Request) -> Request {
-    match legacy::Adapter::of(request.caller.dialect) {
-        Some(legacy) => legacy.convert_request(request),
-        None => request,
-    }
 }
 
 /// Converts the outcome of a request that was stamped for `dialect` to the internal form.

@@ -95,7 +95,7 @@ pub struct MuxLimits {
     /// still queued: the number of requests bounds them.
     pub queued: usize,
     /// The number of queued bytes from which on new calls, notifications and requests of the peer are rejected, and
-    /// responses are replaced by an overload error. At twice as many, [`Mux::is_choked`] returns true.
+    /// responses are replaced by an overload error. Once as many more are queued, [`Mux::is_choked`] returns true.
     pub queued_bytes: usize,
 }
 
@@ -322,7 +322,7 @@ impl Mux {
             limits,
             pending: PendingCalls::default(),
             in_flight: InFlightRequests::default(),
-            outbox: Outbox::default(),
+            outbox: Outbox::new(limits.queued_bytes),
             // Not more: there may be thousands of wires that never have two events.
             events: VecDeque::with_capacity(1),
             intake: IntakeState::Open,
@@ -416,7 +416,7 @@ impl Mux {
             return;
         }
         let request = id.request_id();
-        let outcome = match self.outbox.bytes() >= self.limits.queued_bytes {
+        let outcome = match self.outbox.is_full() {
             true => Err(self.overload(request.clone(), ExceededLimit::QueuedBytes)),
             false => outcome,
         };
@@ -564,11 +564,11 @@ impl Mux {
             .pop(send, |id| self.in_flight.remove_answered(id))
     }
 
-    /// Returns whether the queue reached twice [`MuxLimits::queued_bytes`]: the peer keeps sending requests and does
-    /// not even read the short overload errors. The wire should be closed then.
+    /// Returns whether [`MuxLimits::queued_bytes`] were queued after the queue had reached that limit: the peer keeps
+    /// sending requests and does not even read the short overload errors. The wire should be closed then.
     #[must_use]
     pub fn is_choked(&self) -> bool {
-        self.outbox.bytes() >= self.limits.queued_bytes.saturating_mul(2)
+        self.outbox.is_choked()
     }
 
     /// Returns the next event.
@@ -627,7 +627,7 @@ impl Mux {
         }
         let exceeded = if self.in_flight.len() >= self.limits.in_flight {
             Some(ExceededLimit::InFlight)
-        } else if self.outbox.bytes() >= self.limits.queued_bytes {
+        } else if self.outbox.is_full() {
             Some(ExceededLimit::QueuedBytes)
         } else {
             None
@@ -713,7 +713,7 @@ impl Mux {
     }
 
     fn is_full(&self) -> bool {
-        self.outbox.len() >= self.limits.queued || self.outbox.bytes() >= self.limits.queued_bytes
+        self.outbox.len() >= self.limits.queued || self.outbox.is_full()
     }
 
     /// Logs an overload, and returns the error for the request.

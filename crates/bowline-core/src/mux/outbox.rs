@@ -18,6 +18,10 @@ pub(super) struct Outbox {
     /// The number of queued notifications that belong to a request.
     scoped_notifications: usize,
     bytes: usize,
+    /// The number of bytes from which on the queue is full.
+    limit: usize,
+    /// The bytes that were queued since the queue is full.
+    excess: usize,
 }
 
 /// The position of a message in the queue. Never reused.
@@ -42,8 +46,9 @@ enum QueueEntry {
     Withdrawn,
 }
 
-impl Default for Outbox {
-    fn default() -> Self {
+impl Outbox {
+    /// Creates a queue that is full from `limit` bytes on.
+    pub(super) fn new(limit: usize) -> Self {
         Self {
             // Not more: most wires never have two queued messages.
             queue: VecDeque::with_capacity(1),
@@ -52,11 +57,11 @@ impl Default for Outbox {
             withdrawn: 0,
             scoped_notifications: 0,
             bytes: 0,
+            limit,
+            excess: 0,
         }
     }
-}
 
-impl Outbox {
     /// Returns the position of the next message that is pushed.
     pub(super) fn next_position(&self) -> QueuePosition {
         QueuePosition(self.last_position + 1)
@@ -94,8 +99,19 @@ impl Outbox {
         self.last_position = position.0;
         // An entry takes memory even if its message is short.
         let bytes = bytes + PER_ENTRY;
+        if self.is_full() {
+            self.excess += bytes;
+        }
         self.bytes += bytes;
         self.labels.push_back(EntryLabel { position, bytes });
+    }
+
+    /// Subtracts the bytes of a message that left the queue.
+    fn free(&mut self, bytes: usize) {
+        self.bytes -= bytes;
+        if !self.is_full() {
+            self.excess = 0;
+        }
     }
 
     /// Withdraws the message at a position. Returns whether it was still queued.
@@ -110,8 +126,9 @@ impl Outbox {
             None | Some(QueueEntry::Withdrawn) => false,
             Some(queued) => {
                 *queued = QueueEntry::Withdrawn;
-                self.bytes -= std::mem::take(&mut self.labels[at].bytes);
+                let bytes = std::mem::take(&mut self.labels[at].bytes);
                 self.withdrawn += 1;
+                self.free(bytes);
                 self.compact();
                 true
             }
@@ -123,14 +140,16 @@ impl Outbox {
         if self.scoped_notifications == 0 {
             return;
         }
+        let mut freed = 0;
         for (queued, label) in self.queue.iter_mut().zip(&mut self.labels) {
             if matches!(queued, QueueEntry::ScopedNotification(within, _) if within == request) {
                 *queued = QueueEntry::Withdrawn;
-                self.bytes -= std::mem::take(&mut label.bytes);
+                freed += std::mem::take(&mut label.bytes);
                 self.scoped_notifications -= 1;
                 self.withdrawn += 1;
             }
         }
+        self.free(freed);
         self.compact();
     }
 
@@ -153,7 +172,8 @@ impl Outbox {
         answered: impl FnOnce(&InFlightId),
     ) -> Option<OutgoingMessage> {
         loop {
-            self.bytes -= self.labels.pop_front()?.bytes;
+            let label = self.labels.pop_front()?;
+            self.free(label.bytes);
             match self.queue.pop_front()? {
                 QueueEntry::Message(outgoing) => {
                     if let (Message::Response(_), Some(id)) = (&outgoing.message, &outgoing.within)
@@ -178,21 +198,24 @@ impl Outbox {
 
     /// Withdraws everything but the requests of calls.
     pub(super) fn retain_calls(&mut self) {
+        let mut freed = 0;
         for (queued, label) in self.queue.iter_mut().zip(&mut self.labels) {
             if !matches!(queued, QueueEntry::Call(_) | QueueEntry::Withdrawn) {
                 *queued = QueueEntry::Withdrawn;
-                self.bytes -= std::mem::take(&mut label.bytes);
+                freed += std::mem::take(&mut label.bytes);
                 self.withdrawn += 1;
             }
         }
         self.scoped_notifications = 0;
+        self.excess = 0; // calls are queued only while the queue is not full
+        self.free(freed);
         self.compact();
     }
 
     pub(super) fn clear(&mut self) {
         *self = Self {
             last_position: self.last_position,
-            ..Self::default()
+            ..Self::new(self.limit)
         };
     }
 
@@ -203,6 +226,17 @@ impl Outbox {
     /// Returns the number of queued bytes, including the overhead of each entry.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Returns whether the limit of bytes is reached.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes >= self.limit
+    }
+
+    /// Returns whether as many bytes as the limit were queued since the queue is full. A single long message, which is
+    /// queued while it is not, has no part in that.
+    pub(super) fn is_choked(&self) -> bool {
+        self.is_full() && self.excess >= self.limit
     }
 }
 

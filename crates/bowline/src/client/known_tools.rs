@@ -146,8 +146,10 @@ impl KnownTools {
             return None;
         }
         let table = self.table.lock();
-        // Without decoding, if there is no such tool.
-        let name = called_tool(&request.params).filter(|_| table.mirrored > 0)?;
+        if table.mirrored == 0 {
+            return None; // without decoding
+        }
+        let name = called_tool(&request.params)?;
         table.tools.get(&*name.text().ok()?)?.param_headers.clone()
     }
 

@@ -51,7 +51,11 @@ impl OpenRequests {
 
     /// Returns how long a server-to-client request was open.
     pub(super) fn paused(&self) -> Duration {
-        self.0.lock().paused.total(Instant::now())
+        let open = self.0.lock();
+        match open.paused.is_zero() {
+            true => Duration::ZERO,
+            false => open.paused.total(Instant::now()),
+        }
     }
 
     fn add(&self) {
@@ -74,11 +78,16 @@ impl OpenRequests {
 }
 
 impl BackChannel {
-    pub(super) fn new(channel: Arc<dyn Channel>, open_requests: OpenRequests) -> Self {
+    pub(super) fn new(channel: Arc<dyn Channel>) -> Self {
         Self {
             channel,
-            open_requests,
+            open_requests: OpenRequests::default(),
         }
+    }
+
+    /// Returns the number of open requests, which changes with them.
+    pub(super) fn open_requests(&self) -> OpenRequests {
+        self.open_requests.clone()
     }
 }
 

@@ -1,12 +1,13 @@
 //! Timeouts that do not count pauses, for exchanges that are not managed by a `Mux`; and the time of those pauses.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task;
 use std::time::Duration;
 
 use bowline_core::Notification;
 use bowline_types::{NotificationMethod, ProgressNotification};
+use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep};
 
 use super::CallOptions;
@@ -53,6 +54,7 @@ impl Deadlines {
 }
 
 /// A timeout that starts at the first poll and does not count pauses.
+#[derive(Debug)]
 pub(crate) struct Deadline {
     after: Duration,
     sleep: Option<Pin<Box<Sleep>>>,
@@ -71,7 +73,8 @@ impl Deadline {
             self.paused = paused();
             Box::pin(tokio::time::sleep(self.after))
         });
-        while sleep.as_mut().poll(cx).is_ready() {
+        // Unconstrained: what is limited may have used up the budget of this poll, each time.
+        while pin!(unconstrained(sleep.as_mut())).poll(cx).is_ready() {
             let before = std::mem::replace(&mut self.paused, paused());
             if self.paused <= before {
                 return Some(self.after);
@@ -115,6 +118,16 @@ impl PausedTime {
     pub(crate) fn end(&mut self, now: Instant) {
         self.before = self.total(now);
         self.since = None;
+    }
+
+    /// Returns whether there was no pause, in which case the current time need not be known.
+    pub(crate) fn is_zero(&self) -> bool {
+        self.since.is_none() && self.before.is_zero()
+    }
+
+    /// Returns whether there is a pause now.
+    pub(crate) fn is_running(&self) -> bool {
+        self.since.is_some()
     }
 
     pub(crate) fn total(&self, now: Instant) -> Duration {

@@ -11,7 +11,7 @@ use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
 use bowline_core::Notification;
-use bowline_core::era::{Dialect, InputMechanism, Request, Seal, convert_request, seal, unseal};
+use bowline_core::era::{Dialect, InputMechanism, Request, RequestConverter, Seal, seal, unseal};
 use bowline_types::{Json, Method, PingRequest, SetLevelRequest};
 
 use super::back_channel::{BackChannel, OpenRequests};
@@ -45,6 +45,7 @@ pub struct InProcess {
     back_channel: Option<Arc<dyn Channel>>,
     ids: RequestIds,
     connection_state: ConnectionState,
+    converter: Arc<RequestConverter>,
 }
 
 impl InProcess {
@@ -56,6 +57,7 @@ impl InProcess {
             back_channel: None,
             ids: RequestIds::default(),
             connection_state: ConnectionState::default(),
+            converter: Arc::default(),
         }
     }
 
@@ -78,7 +80,7 @@ impl Channel for InProcess {
         if is_answered_by_admission(&request) {
             return Exchange::answered(Json::empty_object());
         }
-        let request = convert_request(request);
+        let request = self.converter.convert(request);
         let reservation = match self.ids.reserve(options.id.clone()) {
             Ok(reservation) => reservation,
             Err(refused) => return Exchange::failed(Error::misuse(refused.to_string())),
@@ -86,10 +88,9 @@ impl Channel for InProcess {
         let notifications = Arc::new(NotificationQueue::default());
         let overflow_policy = OverflowPolicy::of(&request.method);
         let has_server_requests = request.caller.dialect.input_mechanism == InputMechanism::Request;
-        let open_requests = OpenRequests::default();
-        let back_channel = self.back_channel.clone().filter(|_| has_server_requests);
-        let back_channel =
-            back_channel.map(|channel| BackChannel::new(channel, open_requests.clone()));
+        let back_channel = self.back_channel.as_ref().filter(|_| has_server_requests);
+        let back_channel = back_channel.map(|channel| BackChannel::new(channel.clone()));
+        let open_requests = back_channel.as_ref().map(BackChannel::open_requests);
         let sink = Arc::new(InProcessSink {
             notifications: notifications.clone(),
             back_channel: back_channel.map(|it| Arc::new(it) as _),
@@ -125,7 +126,8 @@ struct HandlerWork {
     method: Cow<'static, str>,
     dialect: &'static Dialect,
     running: RunningHandler,
-    open_requests: OpenRequests,
+    /// `None` if the server cannot send requests to this client.
+    open_requests: Option<OpenRequests>,
 }
 
 impl ExchangeWork for HandlerWork {
@@ -143,11 +145,14 @@ impl ExchangeWork for HandlerWork {
     }
 
     fn is_paused(&self, waker: &Waker) -> bool {
-        self.open_requests.has_open(waker)
+        self.open_requests
+            .as_ref()
+            .is_some_and(|open| open.has_open(waker))
     }
 
     fn paused(&self) -> Duration {
-        self.open_requests.paused()
+        let open_requests = self.open_requests.as_ref();
+        open_requests.map_or(Duration::ZERO, OpenRequests::paused)
     }
 
     /// Stops the handler, or spawns it with its output discarded if its mode is [`CancelMode::Signal`].

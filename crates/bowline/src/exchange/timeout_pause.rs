@@ -37,7 +37,11 @@ impl TimeoutPause {
 
     /// Returns the total time of all pauses.
     pub(crate) fn total(&self) -> Duration {
-        self.time.lock().total(Instant::now())
+        let time = self.time.lock();
+        match time.is_zero() {
+            true => Duration::ZERO,
+            false => time.total(Instant::now()),
+        }
     }
 }
 

@@ -63,7 +63,7 @@ pub struct Limits {
     /// longer one is refused with status 431.
     pub head_bytes: usize,
     /// Output bytes queued for one duplex wire. Default: 4 MiB. Beyond it requests are answered with the short error
-    /// "overloaded"; at twice the limit the wire is closed.
+    /// "overloaded"; once as many bytes of errors are queued, the wire is closed.
     pub output_bytes: usize,
     /// Requests and notifications of the server queued for one duplex wire. Default: 16,384.
     pub output_messages: usize,

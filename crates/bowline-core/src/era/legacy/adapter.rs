@@ -62,7 +62,8 @@ impl Adapter {
         }
     }
 
-    pub(in crate::era) fn convert_request(self, mut request: Request) -> Request {
+    /// Removes from the params what the dialect does not define.
+    pub(in crate::era) fn convert_params(self, request: &mut Request) {
         let converter = RevisionConverter(self.0);
         let params = Object::read(&request.params).ok().map(|mut params| {
             converter.params(&request.method, &mut params);
@@ -71,13 +72,19 @@ impl Adapter {
         if let Some(params) = params {
             request.params = params.into();
         }
-        let capabilities = converter.client_capabilities(encode(&request.caller.capabilities));
+    }
+
+    /// Returns `caller` without the capabilities that the dialect does not define.
+    pub(in crate::era) fn convert_caller(self, caller: &Arc<Caller>) -> Arc<Caller> {
+        let mut caller = caller.clone();
+        let capabilities = encode(&caller.capabilities);
+        let capabilities = RevisionConverter(self.0).client_capabilities(capabilities);
         if let Ok(capabilities) = capabilities.decode()
-            && capabilities != request.caller.capabilities
+            && capabilities != caller.capabilities
         {
-            Arc::make_mut(&mut request.caller).capabilities = capabilities;
+            Arc::make_mut(&mut caller).capabilities = capabilities;
         }
-        request
+        caller
     }
 
     pub(in crate::era) fn unseal(

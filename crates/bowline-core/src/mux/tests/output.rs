@@ -57,7 +57,7 @@ fn beyond_the_output_limit_answers_are_short_errors() {
 }
 
 #[test]
-fn a_peer_that_keeps_sending_without_reading_chokes_the_queue_at_twice_the_limit() {
+fn a_peer_that_keeps_sending_without_reading_chokes_the_queue() {
     let mut mux = mux();
     let mut asked = 0;
 
@@ -77,6 +77,36 @@ fn a_peer_that_keeps_sending_without_reading_chokes_the_queue_at_twice_the_limit
     assert!(asked > 20, "given up after {asked} requests");
     assert_eq!(mux.sizes().queued_bytes, held);
     assert!(held < 2 * LIMIT + 1000, "{held} bytes are held");
+}
+
+#[test]
+fn a_long_message_alone_does_not_choke_the_queue() {
+    let text = "x".repeat(10 * LIMIT);
+    let text = Json::encode(&serde_json::json!({"text": text})).unwrap();
+    let call = |mux: &mut Mux| {
+        let params = Some(text.clone());
+        let call = mux.call(Instant::now(), "ours", params, CallOptions::default());
+        assert!(call.is_ok(), "{call:?}");
+    };
+    let answer = |mux: &mut Mux| {
+        let id = receive_request(mux, 1).unwrap();
+        mux.respond(&id, Ok(text.clone()));
+    };
+    for queue in [&call as &dyn Fn(&mut Mux), &answer] {
+        let mut mux = mux();
+
+        queue(&mut mux);
+
+        assert!(!mux.is_choked());
+        let mut refused = 1;
+        while !mux.is_choked() {
+            refused += 1;
+            assert_eq!(receive_request(&mut mux, refused), None);
+        }
+        assert!(refused > 20, "given up after {refused} requests");
+        assert_eq!(sent(&mut mux).len(), usize::try_from(refused).unwrap());
+        assert!(!mux.is_choked());
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::era::{Caller, Request, Seal, convert_notification, convert_request, seal, stamp};
+use crate::era::{Caller, Request, RequestConverter, Seal, convert_notification, seal, stamp};
 use crate::{Notification, Outcome};
 
 const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
@@ -327,7 +327,7 @@ fn a_request_that_is_not_encoded_loses_the_same_members() {
         let handshake: Value = stamp(&discover).params.unwrap().decode().unwrap();
         let stamped = stamp(&request).params.unwrap();
 
-        let converted = convert_request(request);
+        let converted = RequestConverter::default().convert(request);
 
         assert_eq!(converted.params, stamped, "{version}");
         assert_eq!(
