@@ -47,6 +47,15 @@ pub(super) fn mount_entries(
 /// Adds the errors, subscriptions and callbacks of `inner` to the settings of `outer`.
 pub(super) fn mount_settings(outer: &mut ServerDefinition, inner: &ServerDefinition) {
     outer.errors.extend(inner.errors.iter().cloned());
+    // They may refer to their server, and their methods have no prefix.
+    outer
+        .errors
+        .extend(inner.extensions.iter().map(|extension| {
+        format!(
+            "the mounted server `{}` has the extension `{}`; add it to the outer server instead",
+            inner.identity.name, extension.id
+        )
+    }));
     outer.resource_subscriptions |= inner.resource_subscriptions;
     let lists = inner.resource_lists.iter().cloned().map(|mut list| {
         list.state = joined(&list.state, &inner.state);
