@@ -155,9 +155,9 @@ async fn test_input_required_result_list_roots(cx: Context) -> Result<String, To
 /// Stores request state across an elicitation.
 #[tool]
 async fn test_input_required_result_request_state(cx: Context) -> Result<String, ToolError> {
-    cx.remember("what was there before")?;
+    cx.remember("what was there before").await?;
     let Confirmed { ok } = cx.elicit("confirm", "Go on?").await?;
-    let before: Option<String> = cx.recall()?;
+    let before: Option<String> = cx.recall().await?;
     Ok(match before {
         Some(_) if ok => "state-ok".to_owned(),
         _ => "state-lost".to_owned(),
@@ -188,7 +188,7 @@ async fn test_input_required_result_multi_round(cx: Context) -> Result<String, T
 /// Stores request state that the client must not modify.
 #[tool]
 async fn test_input_required_result_tampered_state(cx: Context) -> Result<String, ToolError> {
-    cx.remember("a secret")?;
+    cx.remember("a secret").await?;
     let Confirmed { ok } = cx.elicit("confirm", "Go on?").await?;
     Ok(format!("confirmed: {ok}"))
 }

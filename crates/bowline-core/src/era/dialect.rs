@@ -198,8 +198,10 @@ pub enum VersionHeader {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Methods {
-    /// Requests from a client.
+    /// Requests from a client, without those of extensions.
     pub client_requests: &'static [&'static str],
+    /// Requests from a client that official extensions define.
+    pub extension_requests: &'static [&'static str],
     /// Requests from a server.
     pub server_requests: &'static [&'static str],
     /// Notifications from a client.
@@ -248,7 +250,12 @@ impl Dialect {
     /// Returns whether a client may send the request.
     #[must_use]
     pub fn knows_request(&self, method: &str) -> bool {
-        self.methods.client_requests.contains(&method)
+        let Methods {
+            client_requests,
+            extension_requests,
+            ..
+        } = self.methods;
+        client_requests.contains(&method) || extension_requests.contains(&method)
     }
 
     /// Returns whether a server may send the request.

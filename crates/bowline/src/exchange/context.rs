@@ -14,7 +14,7 @@ use bowline_types::{
 
 use super::progress::{Progress, ProgressReports};
 use super::{
-    CancelMode, Channel, ConnectionState, Extensions, InputRound, Principal, TraceContext,
+    CancelMode, Channel, ConnectionState, Extensions, HandlerRun, Principal, TraceContext,
 };
 use crate::deprecation;
 use crate::signal::Signal;
@@ -40,8 +40,8 @@ use crate::sync::{Mutex, MutexGuard};
 pub struct Context {
     shared: Arc<ContextShared>,
     principal: Principal,
-    /// The current round, if the method supports input from the client.
-    input: Option<Arc<InputRound>>,
+    /// The current run of the handler, if the method supports input from the client.
+    input: Option<Arc<HandlerRun>>,
     extensions: Extensions,
     is_logging_disabled: bool,
     /// The default logger name.
@@ -107,13 +107,13 @@ impl Context {
         self
     }
 
-    /// Sets the round in which the handler may request input.
-    pub(crate) fn with_input(mut self, input: Arc<InputRound>) -> Self {
+    /// Sets the run in which the handler may request input.
+    pub(crate) fn with_input(mut self, input: Arc<HandlerRun>) -> Self {
         self.input = Some(input);
         self
     }
 
-    pub(crate) fn input(&self) -> Option<&Arc<InputRound>> {
+    pub(crate) fn input(&self) -> Option<&Arc<HandlerRun>> {
         self.input.as_ref()
     }
 
@@ -148,8 +148,8 @@ impl Context {
         &self.shared.caller
     }
 
-    pub(super) fn shared_caller(&self) -> Arc<Caller> {
-        self.shared.caller.clone()
+    pub(super) fn sink(&self) -> &Arc<dyn NotificationSink> {
+        &self.shared.sink
     }
 
     /// Returns the authenticated principal of the request.
@@ -318,8 +318,8 @@ impl Context {
         }
     }
 
-    /// Like [`notify`](Self::notify), with encoded params.
-    pub(crate) fn send_notification(&self, notification: Notification) {
+    /// Like [`notify`](Self::notify), with any method and encoded params.
+    pub fn send_notification(&self, notification: Notification) {
         self.shared.sink.notify(notification);
     }
 
@@ -379,8 +379,22 @@ impl Context {
         *params = params.to_unshared().into();
     }
 
-    /// Returns the part that the runner of the handler needs.
-    pub(crate) fn control(&self) -> HandlerControl {
+    /// Returns a handle with which another part of the program cancels or shuts down the handler.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{CancelMode, Context};
+    ///
+    /// /// Signals a handler that wants to end by itself. Returns whether the others must be dropped.
+    /// fn must_drop(cx: &Context) -> bool {
+    ///     let control = cx.control();
+    ///     control.cancel();
+    ///     control.cancel_mode() == CancelMode::Drop
+    /// }
+    /// ```
+    #[must_use]
+    pub fn control(&self) -> HandlerControl {
         HandlerControl(self.shared.clone())
     }
 
@@ -415,26 +429,38 @@ impl Context {
     }
 }
 
-/// Cancels or shuts down a handler from outside. Unlike a [`Context`] it does not keep the extensions alive.
+/// A handle that cancels or shuts down a handler; returned by [`Context::control`]. Cheap to clone.
+///
+/// Unlike a [`Context`] it does not keep the [extensions](Context::extensions) alive.
 #[derive(Clone)]
-pub(crate) struct HandlerControl(Arc<ContextShared>);
+pub struct HandlerControl(Arc<ContextShared>);
 
 impl HandlerControl {
-    pub(crate) fn cancel(&self) {
+    /// Resolves [`Context::cancelled`]. Does not drop the handler.
+    ///
+    /// To stop a handler, cancel it first, and then read its [mode](Self::cancel_mode).
+    pub fn cancel(&self) {
         self.0.cancelled.raise();
     }
 
-    /// As [`Context::cancel_mode`].
-    pub(crate) fn cancel_mode(&self) -> CancelMode {
+    /// Returns whether the handler is dropped or only signalled: [`CancelMode::Drop`] until it has started.
+    #[must_use]
+    pub fn cancel_mode(&self) -> CancelMode {
         self.0.cancel_mode()
     }
 
-    #[cfg_attr(
-        not(feature = "http-server"),
-        allow(dead_code, reason = "other transports use the context itself")
-    )]
-    pub(crate) fn shut_down(&self) {
+    /// Resolves [`Context::shutting_down`].
+    pub fn shut_down(&self) {
         self.0.shutting_down.raise();
+    }
+}
+
+impl std::fmt::Debug for HandlerControl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HandlerControl")
+            .field("request_id", &self.0.request_id)
+            .field("is_cancelled", &self.0.cancelled.is_raised())
+            .finish_non_exhaustive()
     }
 }
 

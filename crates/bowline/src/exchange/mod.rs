@@ -14,8 +14,7 @@ mod connection_state;
 pub use connection_state::ConnectionState;
 
 mod context;
-pub(crate) use context::HandlerControl;
-pub use context::{Context, NotificationSink};
+pub use context::{Context, HandlerControl, NotificationSink};
 
 mod deadline;
 pub(crate) use deadline::{Deadline, Deadlines, PausedTime};
@@ -50,8 +49,11 @@ mod in_process;
 pub use in_process::InProcess;
 
 mod input;
-pub(crate) use input::{DEFAULT_CLIENT_REQUEST_TIMEOUT, InputRound, OnceGuard};
-pub use input::{Elicitation, ElicitationOutcome, FormTypeError, InputError, PendingInput};
+pub use input::{
+    AcceptedAnswers, Elicitation, ElicitationOutcome, FormTypeError, InputError,
+    InputRequestOptions, InputSource, PendingInput,
+};
+pub(crate) use input::{DEFAULT_CLIENT_REQUEST_TIMEOUT, HandlerRun, OnceGuard};
 
 #[cfg(feature = "http-client")]
 mod timeout_pause;
@@ -65,9 +67,7 @@ mod principal;
 pub use principal::Principal;
 
 mod run_handler;
-#[cfg(feature = "http-server")]
-pub(crate) use run_handler::RunningHandler;
-pub(crate) use run_handler::run_handler;
+pub(crate) use run_handler::{RunningHandler, run_handler};
 
 mod trace_context;
 pub use trace_context::TraceContext;
@@ -91,7 +91,7 @@ pub mod dialect {
         StructuredContent, Tasks, UndefinedMembers, VersionHeader,
     };
 }
-pub use bowline_core::input::{KeyReused, MissingCapability};
+pub use bowline_core::input::{InputKind, KeyReused, MissingCapability, RawInputRequest};
 pub use bowline_core::json::Params;
 pub use bowline_core::{Notification, Outcome};
 use bowline_types::{Json, RequestId};

@@ -21,10 +21,7 @@ pub(crate) fn run_handler(
 ) -> RunningHandler {
     let control = cx.control();
     let handler = async move { responder.respond(request, cx).await };
-    RunningHandler {
-        handler: Some(Box::pin(handler)),
-        control,
-    }
+    RunningHandler::new(Box::pin(handler), control)
 }
 
 /// The future of a running handler.
@@ -35,6 +32,14 @@ pub(crate) struct RunningHandler {
 }
 
 impl RunningHandler {
+    /// Runs a handler whose context `control` belongs to.
+    pub(crate) fn new(handler: BoxFuture<'static, Outcome>, control: HandlerControl) -> Self {
+        Self {
+            handler: Some(handler),
+            control,
+        }
+    }
+
     pub(crate) fn control(&self) -> &HandlerControl {
         &self.control
     }

@@ -13,11 +13,13 @@ use bowline_types::{
 
 use super::change_bus::{ChangeBus, LocalChangeBus};
 use super::completion::{Completer, CompletionTarget};
+use super::extension::RegisteredExtension;
 use super::extract::RequiredState;
 use super::input_required::InputOptions;
 use super::pagination::{CacheHints, ListEntry, Paging};
 use super::registry::{Registry, RegistryEntry, Snapshot};
 use super::resource_list::ResourceList;
+use super::snapshot::ServerShared;
 use super::subscription_hooks::SubscriptionHook;
 use super::{Prompt, Resource, ResourceTemplate, Tool};
 use crate::exchange::{Context, Extensions};
@@ -46,6 +48,8 @@ pub(super) struct ServerDefinition {
     pub(super) on_subscribe: Vec<SubscriptionHook>,
     pub(super) on_unsubscribe: Vec<SubscriptionHook>,
     pub(super) state: Extensions,
+    /// The protocol extensions. Entries are never removed.
+    pub(super) extensions: Vec<Arc<RegisteredExtension>>,
     /// The layers around every request, outermost first.
     pub(super) layers: Vec<Arc<dyn Layer>>,
     /// Errors of builder methods, returned by `check`.
@@ -117,6 +121,7 @@ impl ServerDefinition {
             on_subscribe: Vec::new(),
             on_unsubscribe: Vec::new(),
             state: Extensions::default(),
+            extensions: Vec::new(),
             layers: Vec::new(),
             errors: Vec::new(),
             served: Dialects::all(),
@@ -231,6 +236,9 @@ impl ServerDefinition {
 
     /// Returns whether the method exists and its capability is advertised.
     pub(super) fn has_method(&self, method: &str) -> bool {
+        if self.extension_of_method(method).is_some() {
+            return true;
+        }
         match ServerCapability::for_method(method) {
             Some(ServerCapability::Tools) => self.has_tools(),
             Some(ServerCapability::Prompts) => self.has_prompts(),
@@ -285,9 +293,11 @@ impl ServerDefinition {
         self.completers.snapshot().is_advertised()
     }
 
-    /// Checks that all definitions are valid, that every handler finds its state and every completer its argument.
+    /// Checks that all definitions and extensions are valid, and that every handler finds its state and every completer
+    /// its argument.
     pub(super) fn check(&self) -> crate::Result<()> {
         let mut errors = self.errors.clone();
+        errors.extend(self.extension_errors());
         errors.extend(self.missing_states("tool", &self.tools.snapshot(), Tool::states));
         errors.extend(self.missing_states("prompt", &self.prompts.snapshot(), Prompt::states));
         let completers = self.completers.snapshot();
@@ -373,10 +383,28 @@ impl ServerDefinition {
         capabilities
     }
 
-    /// Returns the result of `server/discover`.
-    pub(super) fn discover_result(&self) -> DiscoverResult {
+    /// Sets in the context of a request what every handler of the server finds there.
+    pub(super) fn prepare(&self, cx: &mut Context, server: &Arc<ServerShared>) {
+        cx.set_server(server.clone());
+        cx.extensions_mut().extend(&self.state);
+        match &self.logger {
+            Some(logger) => cx.set_logger(logger),
+            None => cx.disable_logging(),
+        }
+    }
+
+    /// Returns the result of `server/discover` for a caller of this version.
+    pub(super) fn discover_result(&self, dialect: &Dialect) -> DiscoverResult {
         let versions = self.served.iter().map(|dialect| dialect.protocol_version());
-        let mut result = DiscoverResult::new(versions.collect(), self.capabilities());
+        let mut capabilities = self.capabilities();
+        let extensions = self.extensions.iter();
+        let available = extensions.filter(|extension| extension.is_available_in(dialect));
+        for extension in available {
+            let settings = extension.settings.clone().unwrap_or_default();
+            let declared = capabilities.extensions.get_or_insert_default();
+            declared.insert(extension.id.clone(), settings);
+        }
+        let mut result = DiscoverResult::new(versions.collect(), capabilities);
         result.instructions.clone_from(&self.instructions);
         let cache = self.cache.as_ref();
         result.ttl_ms = cache.map(|cache| cache.ttl_ms);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bowline_core::era::LegacyFeatures;
 use bowline_core::http::admission::MethodCatalog;
-use bowline_core::http::headers::ParamHeaders;
+use bowline_core::http::headers::{ParamHeaders, name_member};
 use tokio::net::ToSocketAddrs;
 
 use super::Server;
@@ -67,6 +67,13 @@ impl MethodCatalog for ServerSnapshot {
         self.definition.has_method(method)
     }
 
+    fn name_member(&self, method: &str) -> Option<&str> {
+        match self.definition.extension_of_method(method) {
+            Some(extension) => extension.method(method)?.mirrored_member(),
+            None => name_member(method),
+        }
+    }
+
     fn param_headers(&self, tool: &str) -> Option<Arc<ParamHeaders>> {
         let tools = self.definition.tools.snapshot();
         let tool = &tools.find(tool)?.item;
@@ -79,6 +86,10 @@ impl MethodCatalog for ServerSnapshot {
 impl MethodCatalog for Server {
     fn has_method(&self, method: &str) -> bool {
         self.first_snapshot().has_method(method)
+    }
+
+    fn name_member(&self, method: &str) -> Option<&str> {
+        self.first_snapshot().name_member(method)
     }
 
     fn param_headers(&self, tool: &str) -> Option<Arc<ParamHeaders>> {

@@ -21,7 +21,7 @@ use bowline_core::{Outcome, shortened};
 use bowline_types::{CallToolResult, ContentBlock, ErrorCode, Json, RpcError};
 
 use super::request_state::{RequestStateKeys, StateBinding, StateError, max_text_len};
-use crate::exchange::{BoxFuture, Context, DEFAULT_CLIENT_REQUEST_TIMEOUT, InputRound, OnceGuard};
+use crate::exchange::{BoxFuture, Context, DEFAULT_CLIENT_REQUEST_TIMEOUT, HandlerRun, OnceGuard};
 use crate::{MemoryOnceStore, OnceStore};
 
 /// The settings for input from clients.
@@ -61,7 +61,7 @@ pub(super) fn run_round<'a>(
     }
     if dialect.input_mechanism == InputMechanism::Request {
         // The handler runs once, and awaits the responses to its server-to-client requests.
-        let input = InputRound::new(ServerRound::default(), options.client_request_timeout, None);
+        let input = HandlerRun::with_client_requests(&cx, options.client_request_timeout);
         return handle(request, cx.with_input(Arc::new(input)));
     }
     if !dialect.may_need_input(&request.method) {
@@ -72,7 +72,7 @@ pub(super) fn run_round<'a>(
         Err(error) => return Box::pin(std::future::ready(Err(error))),
     };
     let once = OnceGuard::of(&round, &options.once_store, options.keys.state_lifetime());
-    let input = Arc::new(InputRound::new(round, options.client_request_timeout, once));
+    let input = Arc::new(HandlerRun::with_round(round, once));
     let cx = cx.with_input(input.clone());
     Box::pin(RoundFuture {
         handler: Some(handle(request.clone(), cx.clone())),
@@ -111,7 +111,7 @@ fn binding<'a>(request: &Request, cx: &'a Context) -> StateBinding<'a> {
 /// The future of one round.
 struct RoundFuture<'a> {
     handler: Option<BoxFuture<'a, Outcome>>,
-    input: Arc<InputRound>,
+    input: Arc<HandlerRun>,
     options: &'a InputOptions,
     request: Request,
     cx: Context,

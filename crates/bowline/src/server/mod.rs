@@ -14,6 +14,12 @@ pub use contents::{Contents, IntoReadResult};
 mod definition;
 pub use definition::ListKind;
 
+mod extension;
+pub use extension::{
+    ExtensionMethod, ExtensionSubscription, ServerExtension, SubscriptionNotifier, ToolSettings,
+    WeakServer,
+};
+
 mod extract;
 pub use extract::{
     Args, Argument, Extension, Extract, ExtractError, HandlerInput, HandlerRequirements,
@@ -78,6 +84,9 @@ pub use template::{UriTemplate, VariableValue, Variables};
 mod tool;
 pub use tool::{RequiredCapability, Tool, ToolHandler, Toolbox, invalid_params};
 
+mod tool_call;
+pub use tool_call::{RunningTool, ToolCall};
+
 mod tool_error;
 pub use tool_error::ToolError;
 
@@ -99,7 +108,7 @@ use crate::{OnceStore, Result};
 use definition::ServerDefinition;
 use pagination::CacheHints;
 use resource_list::ResourceList;
-use snapshot::{ServerShared, ServerSnapshot};
+use snapshot::{ServerShared, ServerSnapshot, ServerUse};
 use subscription_hooks::SubscriptionHook;
 
 /// An MCP server: its name, tools, prompts and resources.
@@ -127,7 +136,7 @@ use subscription_hooks::SubscriptionHook;
 /// ```
 #[must_use = "a server does nothing until it is served or connected to"]
 pub struct Server {
-    shared: Arc<ServerShared>,
+    shared: ServerUse,
     /// Taken when this clone is first used as a [`Responder`].
     first_snapshot: OnceLock<ServerSnapshot>,
 }
@@ -601,8 +610,9 @@ impl Server {
         ChangeNotifier(self)
     }
 
-    /// Checks that all definitions are valid, that every handler finds its [state](Self::state), and that every
-    /// [completer](Self::completer) is for an argument of a prompt or a variable of a template of this server.
+    /// Checks that all definitions and [extensions](Self::extension) are valid, that every handler finds its
+    /// [state](Self::state), and that every [completer](Self::completer) is for an argument of a prompt or a variable of
+    /// a template of this server.
     ///
     /// # Errors
     ///
@@ -744,7 +754,7 @@ impl Server {
 
     fn from_shared(shared: Arc<ServerShared>) -> Self {
         Self {
-            shared,
+            shared: ServerUse::new(shared),
             first_snapshot: OnceLock::new(),
         }
     }
@@ -767,7 +777,7 @@ impl Server {
 /// The clone is the same server, and takes its own snapshot when it is first used as a [`Responder`].
 impl Clone for Server {
     fn clone(&self) -> Self {
-        Self::from_shared(self.shared.clone())
+        Self::from_shared(self.shared.shared())
     }
 }
 

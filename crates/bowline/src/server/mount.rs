@@ -44,8 +44,17 @@ pub(super) fn mount_entries(
     added.into_iter().filter_map(Result::err).collect()
 }
 
-/// Adds the subscriptions and callbacks of `inner` to the settings of `outer`.
+/// Adds the subscriptions and callbacks of `inner`, and an error for each of its extensions, to the settings of `outer`.
 pub(super) fn mount_settings(outer: &mut ServerDefinition, inner: &ServerDefinition) {
+    // They may refer to their server, and their methods have no prefix.
+    outer
+        .errors
+        .extend(inner.extensions.iter().map(|extension| {
+        format!(
+            "the mounted server `{}` has the extension `{}`; add it to the outer server instead",
+            inner.identity.name, extension.id
+        )
+    }));
     outer.resource_subscriptions |= inner.resource_subscriptions;
     let lists = inner.resource_lists.iter().cloned().map(|mut list| {
         list.state = joined(&list.state, &inner.state);

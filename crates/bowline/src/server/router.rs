@@ -1,8 +1,5 @@
 //! Routes a request to its handler by its method.
 
-use std::borrow::Cow;
-use std::sync::Arc;
-
 use bowline_core::era::Request;
 use bowline_core::json::Params;
 use bowline_core::{Outcome, shortened};
@@ -12,21 +9,20 @@ use bowline_types::{
     Method, ReadResourceRequest, RpcError, SubscriptionsListenRequest,
 };
 use serde::{Deserialize, Serialize};
-use tokio::sync::SemaphorePermit;
 
 use super::completion::complete;
 use super::definition::ListKind;
+use super::extension::RegisteredExtension;
 use super::pagination::{list, list_with, requested_start};
 use super::prompt::GetPromptParams;
-use super::registry::RegistryEntry;
 use super::resource::not_found;
 use super::resource_list::listed_resources;
-use super::subscription::ActiveSubscription;
+use super::subscription::listen;
 use super::tool::invalid_params;
+use super::tool_call::{CallToolParams, call_tool};
 use super::visibility::Visible as _;
-use super::{HandlerInput, Resource, ServerDefinition, ServerSnapshot, Tool};
-use crate::exchange::{BoxFuture, Context, InsufficientScope};
-use crate::layer::Next;
+use super::{Resource, ServerDefinition, ServerSnapshot};
+use crate::exchange::{BoxFuture, Context};
 
 /// Answers a request. Methods of a capability that is not advertised are not found.
 pub(super) fn route<'a>(
@@ -36,11 +32,14 @@ pub(super) fn route<'a>(
 ) -> BoxFuture<'a, Outcome> {
     let definition = &server.definition;
     let dialect = request.caller.dialect;
+    if let Some(extension) = definition.extension_of_method(&request.method) {
+        return or_ready_error(respond_by_extension(definition, extension, request, cx));
+    }
     if !definition.has_method(&request.method) {
         return ready(Err(method_not_found(&request.method)));
     }
     match &*request.method {
-        DiscoverRequest::NAME => ready(encode(&definition.discover_result())),
+        DiscoverRequest::NAME => ready(encode(&definition.discover_result(dialect))),
         ListToolsRequest::NAME => {
             let paging = definition.paging(ListKind::Tools, dialect);
             ready(list(
@@ -50,7 +49,7 @@ pub(super) fn route<'a>(
                 &paging,
             ))
         }
-        CallToolRequest::NAME => or_ready_error(call_tool(definition, request, cx)),
+        CallToolRequest::NAME => or_ready_error(call_tool(server, request, cx)),
         ListPromptsRequest::NAME => {
             let paging = definition.paging(ListKind::Prompts, dialect);
             ready(list(
@@ -84,10 +83,7 @@ pub(super) fn route<'a>(
         }
         ReadResourceRequest::NAME => Box::pin(read_resource(definition, request, cx)),
         CompleteRequest::NAME => Box::pin(complete_argument(definition, request, cx)),
-        SubscriptionsListenRequest::NAME => match ActiveSubscription::open(server, request, cx) {
-            Ok(subscription) => Box::pin(subscription.run()),
-            Err(error) => ready(Err(error)),
-        },
+        SubscriptionsListenRequest::NAME => or_ready_error(listen(server, &request, cx)),
         method => ready(Err(method_not_found(method))),
     }
 }
@@ -113,66 +109,21 @@ pub(super) fn required_scopes(
         .unwrap_or_default()
 }
 
-/// Finds the called tool, checks its scopes and applies its layers.
-fn call_tool<'a>(
-    definition: &'a Arc<ServerDefinition>,
+/// Answers a request for a method of an extension.
+fn respond_by_extension<'a>(
+    definition: &'a ServerDefinition,
+    extension: &'a RegisteredExtension,
     request: Request,
     cx: Context,
 ) -> Result<BoxFuture<'a, Outcome>, RpcError> {
+    if !extension.is_available_in(request.caller.dialect) {
+        return Err(method_not_found(&request.method));
+    }
+    extension.check_declared(&request.caller)?;
     let permit = definition.handlers.try_acquire()?;
-    let params = CallToolParams::read(&request.params)?;
-    let entry = {
-        let name = params.name()?;
-        let tools = definition.tools.snapshot();
-        let entry = tools.find(&*name);
-        let visible = entry.filter(|entry| entry.is_visible_to(&cx));
-        visible.cloned().ok_or_else(|| {
-            let why = format!("unknown tool `{}`", shortened(name));
-            RpcError::new(ErrorCode::INVALID_PARAMS, why)
-        })?
-    };
-    InsufficientScope::check(entry.item.required_scopes(), cx.principal())?;
-    if entry.item.layers().is_empty() {
-        return call_inside_layers(definition, entry, params, cx, Some(permit));
-    }
-    let (definition, inner_entry) = (definition.clone(), entry.clone());
-    let inner = move |request: Request, cx| {
-        // Read again, because a layer may have changed the request.
-        let call = CallToolParams::read(&request.params).and_then(|params| {
-            call_inside_layers(&definition, inner_entry.clone(), params, cx, None)
-        });
-        or_ready_error(call)
-    };
     Ok(Box::pin(async move {
         let _permit = permit;
-        let layers = entry.item.layers();
-        Next::new(layers, inner, cx).run(request).await
-    }))
-}
-
-/// Calls a tool, inside its layers.
-fn call_inside_layers<'a>(
-    definition: &ServerDefinition,
-    entry: Arc<RegistryEntry<Tool>>,
-    params: CallToolParams,
-    mut cx: Context,
-    permit: Option<SemaphorePermit<'a>>,
-) -> Result<BoxFuture<'a, Outcome>, RpcError> {
-    cx.extensions_mut().extend(&entry.state);
-    let arguments = params.arguments.unwrap_or_else(Json::empty_object);
-    let mut input = HandlerInput::new(arguments, cx).with_meta(params.meta);
-    if entry.item.is_blocking() {
-        input.hold_permit(definition.blocking.try_acquire_owned()?);
-    }
-    // Allocated for each call: the future captures as little as possible.
-    Ok(Box::pin(async move {
-        let _permit = permit;
-        // Set at the first poll, and not earlier: a handler that was never polled has not started.
-        if !input.context().set_cancel_mode(entry.item.mode()) {
-            return Err(RpcError::new(ErrorCode::INTERNAL_ERROR, "cancelled"));
-        }
-        let result = entry.item.call(input).await?;
-        result.to_json().map_err(serialize_failed)
+        extension.extension.respond(request, cx).await
     }))
 }
 
@@ -249,37 +200,6 @@ async fn complete_argument(
     encode(&CompleteResult::new(completion))
 }
 
-/// The members of the params of `tools/call` that the router reads.
-struct CallToolParams {
-    name: Json,
-    arguments: Option<Json>,
-    meta: Option<Json>,
-}
-
-impl CallToolParams {
-    fn read(params: &Params) -> Result<Self, RpcError> {
-        let invalid = |why| RpcError::new(ErrorCode::INVALID_PARAMS, why);
-        let member = |name| {
-            let found = params.member(name);
-            found.map_err(|why| invalid(format!("`params`: {}", shortened(why))))
-        };
-        let name = member("name")?.ok_or_else(|| invalid("`name` is missing".to_owned()))?;
-        let arguments = member("arguments")?.filter(|arguments| !arguments.is_null());
-        if arguments.as_ref().is_some_and(|it| !it.is_object()) {
-            return Err(invalid("`arguments` must be an object".to_owned()));
-        }
-        Ok(Self {
-            name,
-            arguments,
-            meta: member("_meta")?.filter(|meta| !meta.is_null()),
-        })
-    }
-
-    fn name(&self) -> Result<Cow<'_, str>, RpcError> {
-        self.name.text().map_err(invalid_params)
-    }
-}
-
 pub(super) fn encode(result: &impl Serialize) -> Outcome {
     Json::encode(result).map_err(serialize_failed)
 }
@@ -288,17 +208,19 @@ pub(super) fn encode(result: &impl Serialize) -> Outcome {
     clippy::needless_pass_by_value,
     reason = "the signature that `map_err` requires"
 )]
-fn serialize_failed(error: serde_json::Error) -> RpcError {
+pub(super) fn serialize_failed(error: serde_json::Error) -> RpcError {
     tracing::error!(%error, "failed to serialize a result");
     RpcError::new(ErrorCode::INTERNAL_ERROR, "failed to serialize the result")
 }
 
 /// Returns the future of a call, or one that is ready with the error.
-fn or_ready_error(call: Result<BoxFuture<'_, Outcome>, RpcError>) -> BoxFuture<'_, Outcome> {
+pub(super) fn or_ready_error(
+    call: Result<BoxFuture<'_, Outcome>, RpcError>,
+) -> BoxFuture<'_, Outcome> {
     call.unwrap_or_else(|error| ready(Err(error)))
 }
 
-fn ready<'a>(outcome: Outcome) -> BoxFuture<'a, Outcome> {
+pub(super) fn ready<'a>(outcome: Outcome) -> BoxFuture<'a, Outcome> {
     Box::pin(std::future::ready(outcome))
 }
 

@@ -1,8 +1,10 @@
-//! [`ServerShared`], the state of all clones of a [`Server`], and [`ServerSnapshot`], which answers requests with the
-//! settings that the server had when a wire, an HTTP service or an in-process client started.
+//! [`ServerShared`], the state of all clones of a [`Server`], [`ServerUse`], a counted reference to it, and
+//! [`ServerSnapshot`], which answers requests with the settings that the server had when a wire, an HTTP service or an
+//! in-process client started.
 
+use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bowline_core::Outcome;
 use bowline_core::era::{Caller, DuplexAdmission, LegacyFeatures, Request};
@@ -10,6 +12,7 @@ use bowline_types::{ErrorCode, Json, RpcError};
 
 use super::change_bus::ServerChange;
 use super::definition::ServerDefinition;
+use super::extension::BackgroundTasks;
 use super::{Server, input_required, router};
 use crate::Result;
 use crate::callback::catch_panic;
@@ -26,6 +29,49 @@ pub(super) struct ServerShared {
     /// Whether a snapshot was taken, so that there may be subscribers.
     is_served: AtomicBool,
     pub(super) shutdown: Shutdown,
+    /// The number of [`ServerUse`]s.
+    uses: AtomicUsize,
+    background: BackgroundTasks,
+}
+
+/// A reference to a server that keeps the background work of its extensions running. The last one that is dropped
+/// stops the work.
+///
+/// The contexts of requests refer to the server without it: those that the background work owns would otherwise keep
+/// the work, and the server, alive for ever.
+pub(super) struct ServerUse(Arc<ServerShared>);
+
+impl ServerUse {
+    pub(super) fn new(shared: Arc<ServerShared>) -> Self {
+        shared.uses.fetch_add(1, Ordering::Relaxed);
+        Self(shared)
+    }
+
+    pub(super) fn shared(&self) -> Arc<ServerShared> {
+        self.0.clone()
+    }
+}
+
+impl Clone for ServerUse {
+    fn clone(&self) -> Self {
+        Self::new(self.0.clone())
+    }
+}
+
+impl Drop for ServerUse {
+    fn drop(&mut self) {
+        if self.0.uses.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.background.stop();
+        }
+    }
+}
+
+impl Deref for ServerUse {
+    type Target = ServerShared;
+
+    fn deref(&self) -> &ServerShared {
+        &self.0
+    }
 }
 
 impl ServerShared {
@@ -34,7 +80,14 @@ impl ServerShared {
             definition: Mutex::new(Arc::new(definition)),
             is_served: AtomicBool::new(false),
             shutdown: Shutdown::default(),
+            uses: AtomicUsize::new(0),
+            background: BackgroundTasks::default(),
         }
+    }
+
+    /// Returns whether the server can still be used, and is not only referred to by contexts.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.uses.load(Ordering::Acquire) > 0
     }
 
     pub(super) fn definition(&self) -> Arc<ServerDefinition> {
@@ -67,18 +120,26 @@ impl ServerShared {
 /// A server with the settings of one moment. The registries are those of the server.
 #[derive(Clone)]
 pub(super) struct ServerSnapshot {
-    pub(super) shared: Arc<ServerShared>,
+    pub(super) shared: ServerUse,
     pub(super) definition: Arc<ServerDefinition>,
 }
 
 impl ServerSnapshot {
-    pub(super) fn of(shared: &Arc<ServerShared>) -> Self {
+    pub(super) fn of(shared: &ServerUse) -> Self {
         // Before the first list is served, so that a client misses no change after it.
         shared.is_served.store(true, Ordering::Release);
-        Self {
+        let snapshot = Self {
             shared: shared.clone(),
             definition: shared.definition(),
-        }
+        };
+        snapshot.start_background();
+        snapshot
+    }
+
+    /// Starts the background work of the extensions, unless it has started or there is no tokio runtime.
+    fn start_background(&self) {
+        let background = &self.shared.background;
+        background.start(&self.shared.0, &self.definition);
     }
 
     /// Serves one wire. The returned peer counts the exchanges in progress.
@@ -129,12 +190,10 @@ impl Responder for ServerSnapshot {
             let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "shutting down");
             return Box::pin(std::future::ready(Err(error)));
         }
-        cx.set_server(self.shared.clone());
-        cx.extensions_mut().extend(&self.definition.state);
-        match &self.definition.logger {
-            Some(logger) => cx.set_logger(logger),
-            None => cx.disable_logging(),
+        if !self.definition.extensions.is_empty() {
+            self.start_background();
         }
+        self.definition.prepare(&mut cx, &self.shared.0);
         if self.definition.layers.is_empty() {
             return self.respond_inside_layers(request, cx);
         }

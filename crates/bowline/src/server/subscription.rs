@@ -1,4 +1,8 @@
-//! Answers `subscriptions/listen`: sends change notifications until the caller cancels it or the server shuts down.
+//! Answers `subscriptions/listen`: sends change notifications, and those of extensions, until the caller cancels it or
+//! the server shuts down.
+
+use std::future::poll_fn;
+use std::task::Poll;
 
 use bowline_core::era::Request;
 use bowline_core::restrict_filter;
@@ -12,11 +16,38 @@ use bowline_types::{
 use tokio::sync::SemaphorePermit;
 
 use super::change_bus::{ChangeReceiver, QueuedChange, ServerChange};
+use super::extension::{OpenedFilter, SubscriptionNotifier, requested_filters};
 use super::router::encode;
 use super::subscription_hooks::WatchedResources;
 use super::tool::invalid_params;
 use super::{ServerDefinition, ServerSnapshot};
-use crate::exchange::Context;
+use crate::exchange::{BoxFuture, Context};
+
+/// Answers `subscriptions/listen`.
+pub(super) fn listen<'a>(
+    server: &'a ServerSnapshot,
+    request: &Request,
+    cx: Context,
+) -> Result<BoxFuture<'a, Outcome>, RpcError> {
+    let params: SubscriptionsListenRequestParams =
+        request.params.decode().map_err(invalid_params)?;
+    let filter = params.notifications;
+    let permit = server.definition.subscriptions.try_acquire()?;
+    let requested = requested_filters(&server.definition, &filter, cx.caller())?;
+    if requested.is_empty() {
+        let subscription = ActiveSubscription::open(server, permit, filter, cx, Vec::new())?;
+        return Ok(Box::pin(subscription.run()));
+    }
+    Ok(Box::pin(async move {
+        let mut opened = Vec::with_capacity(requested.len());
+        for requested in requested {
+            opened.push(requested.open(cx.clone()).await?);
+        }
+        let subscription = ActiveSubscription::open(server, permit, filter, cx, opened)?;
+        // Boxed, so that this future stays small while it waits for the extensions.
+        Box::pin(subscription.run()).await
+    }))
+}
 
 /// An acknowledged subscription.
 ///
@@ -28,6 +59,8 @@ pub(super) struct ActiveSubscription<'a> {
     filter: SubscriptionFilter,
     /// The `_meta` of every notification, with the subscription id.
     meta: Json,
+    /// The notifications of extensions.
+    extensions: Vec<BoxFuture<'static, ()>>,
     _watched: Option<Box<WatchedResources<'a>>>,
     _permit: SemaphorePermit<'a>,
 }
@@ -36,14 +69,12 @@ impl<'a> ActiveSubscription<'a> {
     /// Subscribes to the bus and sends the acknowledgement.
     pub(super) fn open(
         server: &'a ServerSnapshot,
-        request: Request,
+        permit: SemaphorePermit<'a>,
+        requested: SubscriptionFilter,
         mut cx: Context,
+        mut opened: Vec<OpenedFilter>,
     ) -> Result<Self, RpcError> {
-        let params: SubscriptionsListenRequestParams =
-            request.params.decode().map_err(invalid_params)?;
-        drop(request);
-        let permit = server.definition.subscriptions.try_acquire()?;
-        let accepted = accepted_filter(params.notifications, &server.definition.capabilities());
+        let mut accepted = accepted_filter(requested, &server.definition.capabilities());
         let encoded = encode(&meta(&cx))?;
         // Subscribed before the acknowledgement, so that no later change is missed.
         let changes = server.definition.bus.subscribe();
@@ -51,6 +82,9 @@ impl<'a> ActiveSubscription<'a> {
         // The last step that has an effect, so that no error follows a call of the hooks.
         let uris = filter.resource_subscriptions.as_deref().unwrap_or_default();
         let watched = WatchedResources::start(&server.definition, &cx, uris);
+        for part in &mut opened {
+            accepted.other.append(&mut part.accepted);
+        }
         let mut acknowledged = SubscriptionsAcknowledgedNotificationParams::new(accepted);
         acknowledged.meta = Some(meta(&cx));
         cx.notify::<SubscriptionsAcknowledgedNotification>(&acknowledged);
@@ -59,12 +93,16 @@ impl<'a> ActiveSubscription<'a> {
         if uris.is_empty() || !server.definition.has_hidden_resources() {
             *cx.extensions_mut() = server.definition.state.clone();
         }
+        let start =
+            |part: OpenedFilter| part.start(SubscriptionNotifier::new(cx.clone(), encoded.clone()));
+        let extensions = opened.into_iter().map(start).collect();
         Ok(Self {
             server,
             cx,
             changes,
             filter,
             meta: encoded,
+            extensions,
             _watched: watched,
             _permit: permit,
         })
@@ -78,6 +116,7 @@ impl<'a> ActiveSubscription<'a> {
             changes,
             filter,
             meta,
+            extensions,
             ..
         } = &mut self;
         let sending = async {
@@ -97,10 +136,20 @@ impl<'a> ActiveSubscription<'a> {
             biased;
             () = cx.shutting_down() => {}
             () = server.shutting_down() => {}
+            () = poll_all(extensions) => {}
             () = sending => {}
         }
         encode(&SubscriptionsListenResult::new(cx.request_id()))
     }
+}
+
+/// Polls all futures; never ends, because the subscription goes on without those that have ended.
+async fn poll_all(futures: &mut Vec<BoxFuture<'static, ()>>) {
+    poll_fn(|task| {
+        futures.retain_mut(|future| future.as_mut().poll(task).is_pending());
+        Poll::Pending
+    })
+    .await
 }
 
 /// Returns the part of the requested filter that the capabilities and limits allow.

@@ -2,8 +2,12 @@
 
 mod argument_names;
 
+mod call_refusal;
+pub(super) use call_refusal::CallRefusal;
+
 mod required_capabilities;
 pub use required_capabilities::RequiredCapability;
+pub(super) use required_capabilities::check_declared;
 
 #[cfg(feature = "validate")]
 mod validation;
@@ -26,12 +30,13 @@ use bowline_core::era::{Dialect, StructuredContent, Tasks};
 use bowline_core::http::headers::ParamHeaders;
 use bowline_core::shortened;
 use bowline_types::{
-    CallToolResult, ErrorCode, Icon, Json, Meta, RpcError, ToolAnnotations, check_extension_id,
-    check_meta_key,
+    CallToolResult, ClientCapabilities, ErrorCode, Icon, Json, Meta, RpcError, ToolAnnotations,
+    check_extension_id, check_meta_key,
 };
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
+use super::extension::ToolSettings;
 use super::extract::{HandlerInput, HandlerRequirements, Parameters, RequiredState};
 use super::function::IntoDefinition;
 use super::handler::{BlockingHandler, Handler};
@@ -40,7 +45,7 @@ use super::output::{self, IntoToolResult};
 use super::tool_error::ToolError;
 use super::visibility::{Visibility, Visible};
 use super::{Server, schema};
-use crate::exchange::{CancelMode, Context};
+use crate::exchange::{CancelMode, Context, Extensions};
 use crate::layer::Layer;
 use crate::{Error, Result};
 
@@ -68,6 +73,10 @@ pub struct Tool {
     required_capabilities: Vec<RequiredCapability>,
     /// Identifiers of the extensions that a caller must declare.
     extensions: Vec<String>,
+    /// Settings for extensions, by type.
+    settings: Extensions,
+    /// Identifiers of the extensions that `settings` belong to.
+    settings_extensions: Vec<&'static str>,
     scopes: Vec<String>,
     semaphore: Option<Arc<Semaphore>>,
     is_blocking: bool,
@@ -219,6 +228,8 @@ impl Tool {
             states: Vec::new(),
             required_capabilities: Vec::new(),
             extensions: Vec::new(),
+            settings: Extensions::default(),
+            settings_extensions: Vec::new(),
             scopes: Vec::new(),
             semaphore: None,
             is_blocking: false,
@@ -388,6 +399,13 @@ impl Tool {
         self
     }
 
+    /// Sets the settings for an extension, replacing earlier ones of the same type. See [`ToolSettings`].
+    pub fn with_settings<T: ToolSettings>(mut self, settings: T) -> Self {
+        self.settings.insert(settings);
+        self.settings_extensions.push(T::EXTENSION);
+        self
+    }
+
     /// Requires OAuth scopes of the caller's [principal](crate::exchange::Principal). A call without them is refused
     /// before the handler runs, over HTTP with status 403 and the required scopes in the challenge.
     ///
@@ -427,6 +445,18 @@ impl Tool {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.definition.name
+    }
+
+    /// Returns how a cancelled handler is stopped; set with [`cancel_mode`](Self::cancel_mode).
+    #[must_use]
+    pub fn handler_cancel_mode(&self) -> CancelMode {
+        self.cancel_mode
+    }
+
+    /// Returns the settings of type `T`; set with [`with_settings`](Self::with_settings).
+    #[must_use]
+    pub fn settings<T: ToolSettings>(&self) -> Option<&T> {
+        self.settings.get()
     }
 
     /// Returns the definition of the tool.
@@ -480,8 +510,9 @@ impl Tool {
         &self.scopes
     }
 
-    pub(super) fn mode(&self) -> CancelMode {
-        self.cancel_mode
+    /// Returns the identifiers of the extensions that the tool has settings for.
+    pub(super) fn settings_extensions(&self) -> &[&'static str] {
+        &self.settings_extensions
     }
 
     /// Returns whether the handler runs on the blocking pool.
@@ -490,14 +521,35 @@ impl Tool {
     }
 
     /// Validates the call, runs the handler and validates its output.
-    pub(super) async fn call(&self, mut input: HandlerInput) -> Result<CallToolResult, RpcError> {
+    pub(super) async fn call(&self, input: HandlerInput) -> Result<CallToolResult, RpcError> {
         let declared = &input.context().caller().capabilities;
-        required_capabilities::check(&self.required_capabilities, &self.extensions, declared)?;
-        if let Some(compiled) = &self.compiled
-            && let Err(why) = compiled.validators.arguments(input.arguments())
-        {
-            return Ok(invalid_arguments(&why));
+        match self.check_call(input.arguments(), declared) {
+            Ok(()) => self.call_checked(input).await,
+            Err(refusal) => refusal.into_result(),
         }
+    }
+
+    /// Checks the capabilities of the caller and the arguments.
+    pub(super) fn check_call(
+        &self,
+        arguments: &Json,
+        declared: &ClientCapabilities,
+    ) -> Result<(), CallRefusal> {
+        required_capabilities::check(&self.required_capabilities, &self.extensions, declared)?;
+        match &self.compiled {
+            Some(compiled) => {
+                let validated = compiled.validators.arguments(arguments);
+                validated.map_err(CallRefusal::Arguments)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Runs the handler of a checked call and validates its output.
+    pub(super) async fn call_checked(
+        &self,
+        mut input: HandlerInput,
+    ) -> Result<CallToolResult, RpcError> {
         if let Some(semaphore) = &self.semaphore {
             let permit = semaphore.clone().try_acquire_owned();
             input.hold_permit(permit.map_err(|_| overloaded())?);

@@ -79,11 +79,11 @@ async fn try_once_runs_again_after_an_error_and_keeps_a_success() {
 #[tokio::test(start_paused = true)]
 async fn a_remembered_value_is_recalled_in_later_rounds() {
     let tool = Tool::raw("count", json!({"type": "object"}), async |_, cx| {
-        let mut seen: Vec<String> = cx.recall()?.unwrap_or_default();
+        let mut seen: Vec<String> = cx.recall().await?.unwrap_or_default();
         while seen.len() < 3 {
             let answer: TextForm = cx.elicit(format!("nth{}", seen.len()), "What?").await?;
             seen.push(answer.text);
-            cx.remember(&seen)?;
+            cx.remember(&seen).await?;
         }
         Ok(CallToolResult::text(seen.len().to_string()))
     });

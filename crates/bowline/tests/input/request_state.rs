@@ -263,7 +263,7 @@ async fn answers_without_a_state_are_used_with_accept_unsolicited() {
 #[tokio::test(start_paused = true)]
 async fn a_state_that_grows_too_large_fails_the_request() {
     let tool = Tool::raw("hoard", json!({"type": "object"}), async |_, cx| {
-        cx.remember(&"x".repeat(70_000))?;
+        cx.remember(&"x".repeat(70_000)).await?;
         let name: TextForm = cx.elicit("name", "Who?").await?;
         Ok(CallToolResult::text(name.text))
     });

@@ -15,11 +15,9 @@ pub(super) const V2026_07_28: Methods = Methods {
         "prompts/get",
         "completion/complete",
         "subscriptions/listen",
-        // The tasks extension.
-        "tasks/get",
-        "tasks/update",
-        "tasks/cancel",
     ],
+    // The tasks extension.
+    extension_requests: &["tasks/get", "tasks/update", "tasks/cancel"],
     server_requests: &[],
     client_notifications: &["notifications/cancelled"],
     server_notifications: &[
@@ -57,6 +55,7 @@ pub(super) const V2025_11_25: Methods = Methods {
         "tasks/list",
         "tasks/cancel",
     ],
+    extension_requests: &[],
     server_requests: &[
         "ping",
         "sampling/createMessage",
@@ -115,6 +114,7 @@ pub(super) const V2024_11_05: Methods = Methods {
         "prompts/get",
         "completion/complete",
     ],
+    extension_requests: &[],
     server_requests: &["ping", "sampling/createMessage", "roots/list"],
     client_notifications: &[
         "notifications/initialized",

@@ -67,6 +67,9 @@ pub enum InputError {
     /// [`Context::once`](crate::Context::once) was performed.
     #[error("failed to check whether the effect was already performed")]
     OnceStore(#[source] OnceStoreError),
+    /// An [`InputSource`](super::InputSource) failed to store or to read a value, an effect or an input request.
+    #[error("failed to store or to read the state of the handler")]
+    Source(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The request has ended or was cancelled.
     #[error("the request has ended")]
     RequestEnded,
@@ -104,6 +107,7 @@ impl InputError {
             Self::Unavailable { .. }
             | Self::Failed { .. }
             | Self::OnceStore(_)
+            | Self::Source(_)
             | Self::FormType(_)
             | Self::Misuse { .. } => ErrorCode::INTERNAL_ERROR,
         };

@@ -10,8 +10,8 @@
 //! A handler is the same in both cases, so it must be able to run again from its beginning: with the same answers it
 //! must request the same input under the same keys. Effects that must happen once are wrapped in [`Context::once`].
 
-mod pending_input;
-pub use pending_input::{Elicitation, ElicitationOutcome, PendingInput};
+mod client_requests;
+use client_requests::ClientRequestsInput;
 
 mod error;
 pub use error::InputError;
@@ -19,46 +19,58 @@ pub use error::InputError;
 mod form;
 pub use form::FormTypeError;
 
-mod persist;
-
 mod once;
 pub(crate) use once::OnceGuard;
+
+mod pending_input;
+pub use pending_input::{Elicitation, ElicitationOutcome, PendingInput};
+
+mod persist;
+
+mod rounds;
+use rounds::RoundsInput;
+
+mod source;
+pub use source::{AcceptedAnswers, InputRequestOptions, InputSource};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use bowline_core::era::{ElicitationModes, InputMechanism, Request};
-use bowline_core::input::{InputKind, InputStatus, RawInputRequest, ServerRound};
+use bowline_core::era::{ElicitationModes, InputMechanism};
+use bowline_core::input::{InputKind, RawInputRequest, ServerRound};
 use bowline_types::{ElicitMode, Json, RpcError};
 use tokio::sync::OnceCell;
 
-use super::{Answer, CallOptions, Context};
+use super::{BoxFuture, Context};
+use crate::deprecation;
 use crate::sync::Mutex;
-use crate::{Error, deprecation};
 
-/// The input state of one run of a handler; in the legacy era it only carries the timeout. Shared with `RoundFuture`
-/// (`server/input_required.rs`), which ends the round.
-pub(crate) struct InputRound {
-    state: Mutex<RoundState>,
-    /// The timeout of server-to-client requests.
-    timeout: Duration,
+/// The input state of one run of a handler: what is the same for every source, and the source itself.
+pub(crate) struct HandlerRun {
+    state: Mutex<RunState>,
     /// The answer to `roots/list`, which is requested once: the roots do not depend on the handler's state.
     roots: OnceCell<Json>,
-    /// Guards `Context::once` against a repeated `requestState`; `None` in a first round, which has none.
-    once: Option<OnceGuard>,
+    source: RunSource,
 }
 
-struct RoundState {
-    /// `None` once the round is over.
-    round: Option<ServerRound>,
-    /// How often each key was used in this run.
+#[derive(Default)]
+struct RunState {
+    /// How often each key of an input request was used in this run.
     uses: BTreeMap<String, u32>,
-    /// The waker of `RoundFuture`. A task that the handler spawned may request input, and does not wake it otherwise.
-    round_future: Option<Waker>,
-    /// The last input request that failed a check, or the last use of `Context::once` that was refused.
+    /// How often each name of a step was used in this run.
+    steps: BTreeMap<String, u32>,
+    /// The last input request that failed a check, or the last effect that was refused.
     rejected: Option<RejectedInput>,
+}
+
+/// The source of a run. The sources of `Server` are stored in place, so that a call that requests no input costs no
+/// allocation for them.
+enum RunSource {
+    ClientRequests(ClientRequestsInput),
+    Rounds(RoundsInput),
+    Other(Arc<dyn InputSource>),
 }
 
 /// An input request that was not sent because the client does not support it, or a `requestState` that was used before.
@@ -69,122 +81,155 @@ pub(crate) struct RejectedInput {
     pub(crate) error: RpcError,
 }
 
-impl InputRound {
-    pub(crate) fn new(round: ServerRound, timeout: Duration, once: Option<OnceGuard>) -> Self {
+impl HandlerRun {
+    /// Creates the run of a handler that sends server-to-client requests.
+    pub(crate) fn with_client_requests(cx: &Context, timeout: Duration) -> Self {
+        Self::new(RunSource::ClientRequests(ClientRequestsInput::new(
+            cx, timeout,
+        )))
+    }
+
+    /// Creates the run of a handler in one round of a multi round-trip request.
+    pub(crate) fn with_round(round: ServerRound, once: Option<OnceGuard>) -> Self {
+        Self::new(RunSource::Rounds(RoundsInput::new(round, once)))
+    }
+
+    fn new(source: RunSource) -> Self {
         Self {
-            once,
-            state: Mutex::new(RoundState {
-                round: Some(round),
-                uses: BTreeMap::new(),
-                round_future: None,
-                rejected: None,
-            }),
-            timeout,
+            state: Mutex::default(),
             roots: OnceCell::new(),
+            source,
         }
     }
 
-    /// Returns whether an input request waits for the client's answer.
+    /// Returns whether an input request of the round waits for the client's answer.
     pub(crate) fn is_pending(&self) -> bool {
-        self.state
-            .lock()
-            .round
-            .as_ref()
-            .is_some_and(ServerRound::is_pending)
+        self.rounds().is_some_and(RoundsInput::is_pending)
     }
 
     /// Ends the round. Later input requests fail with [`InputError::RequestEnded`].
     pub(crate) fn take_round(&self) -> Option<ServerRound> {
-        self.state.lock().round.take()
+        self.rounds()?.take_round()
     }
 
-    /// Takes the last input request that failed a check, or the last refused use of `Context::once`.
+    /// Takes the last input request that failed a check, or the last refused effect.
     pub(crate) fn take_rejected_input(&self) -> Option<RejectedInput> {
         self.state.lock().rejected.take()
     }
 
-    /// Wakes `round_future` when an input request becomes pending.
+    /// Wakes `round_future` when an input request of the round becomes pending.
     pub(crate) fn wake_on_input_request(&self, round_future: &Waker) {
-        let round_future = round_future.clone();
-        let old = self.state.lock().round_future.replace(round_future);
-        drop(old);
-    }
-
-    fn ask(
-        self: &Arc<Self>,
-        key: &str,
-        input_request: RawInputRequest,
-        accepted: AcceptedAnswers,
-    ) -> Result<AnswerLookup, InputError> {
-        let mut state = self.state.lock();
-        let key = state.number(key);
-        let round = state.round.as_mut().ok_or(InputError::RequestEnded)?;
-        if accepted == AcceptedAnswers::All {
-            round.accept_unsolicited(&key, &input_request);
-        }
-        match round.ask(&key, input_request)? {
-            InputStatus::Answered(answer) => Ok(AnswerLookup::Answer(answer)),
-            InputStatus::Pending => {
-                let round_future = state.round_future.take();
-                drop(state);
-                round_future.into_iter().for_each(Waker::wake);
-                let input = self.clone();
-                Ok(AnswerLookup::Pending(PendingInputRequest { input, key }))
-            }
+        if let Some(rounds) = self.rounds() {
+            rounds.wake_on_input_request(round_future);
         }
     }
-}
 
-impl RoundState {
-    /// Numbers the uses of one key, so that each request of a loop gets its own answer: `age`, `age#2`, `age#3`.
-    fn number(&mut self, key: &str) -> String {
-        let uses = self.uses.entry(key.to_owned()).or_default();
-        *uses += 1;
-        match *uses {
-            1 => key.to_owned(),
-            nth => format!("{key}#{nth}"),
+    fn source(&self) -> &dyn InputSource {
+        match &self.source {
+            RunSource::ClientRequests(source) => source,
+            RunSource::Rounds(source) => source,
+            RunSource::Other(source) => &**source,
         }
+    }
+
+    fn rounds(&self) -> Option<&RoundsInput> {
+        match &self.source {
+            RunSource::Rounds(rounds) => Some(rounds),
+            RunSource::ClientRequests(_) | RunSource::Other(_) => None,
+        }
+    }
+
+    fn reject(&self, error: &InputError) {
+        self.state.lock().rejected = Some(RejectedInput {
+            why: error.to_string(),
+            error: error.to_rpc_error(),
+        });
+    }
+
+    fn number_key(&self, key: &str) -> String {
+        number(&mut self.state.lock().uses, key)
+    }
+
+    fn number_step(&self, name: &str) -> String {
+        number(&mut self.state.lock().steps, name)
     }
 }
 
-/// The options of one input request.
-#[derive(Clone, Copy, Debug, Default)]
-struct InputRequestOptions {
-    /// The timeout, if it is a server-to-client request.
-    timeout: Option<Duration>,
-    accepted: AcceptedAnswers,
+/// The source of the run, for [`Context::input_source`].
+impl InputSource for HandlerRun {
+    fn ask<'a>(
+        &'a self,
+        key: &'a str,
+        request: RawInputRequest,
+        options: InputRequestOptions,
+    ) -> BoxFuture<'a, Result<Json, InputError>> {
+        self.source().ask(key, request, options)
+    }
+
+    fn store<'a>(&'a self, key: &'a str, value: Json) -> BoxFuture<'a, Result<(), InputError>> {
+        self.source().store(key, value)
+    }
+
+    fn stored<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Json>, InputError>> {
+        self.source().stored(key)
+    }
+
+    fn begin_effect<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Json>, InputError>> {
+        self.source().begin_effect(key)
+    }
+
+    fn finish_effect<'a>(
+        &'a self,
+        key: &'a str,
+        output: Json,
+    ) -> BoxFuture<'a, Result<(), InputError>> {
+        self.source().finish_effect(key, output)
+    }
 }
 
-/// Which answers in `inputResponses` are accepted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum AcceptedAnswers {
-    /// Only answers to input requests of an earlier round.
-    #[default]
-    Solicited,
-    /// Also unsolicited answers.
-    All,
-}
-
-enum AnswerLookup {
-    Answer(Json),
-    Pending(PendingInputRequest),
-}
-
-/// A pending input request. Dropping it withdraws the request from the round.
-struct PendingInputRequest {
-    input: Arc<InputRound>,
-    key: String,
-}
-
-impl Drop for PendingInputRequest {
-    fn drop(&mut self) {
-        if let Some(round) = &mut self.input.state.lock().round {
-            round.withdraw(&self.key);
-        }
+/// Numbers the uses of one key, so that each request of a loop gets its own answer: `age`, `age#2`, `age#3`.
+fn number(uses: &mut BTreeMap<String, u32>, key: &str) -> String {
+    let uses = uses.entry(key.to_owned()).or_default();
+    *uses += 1;
+    match *uses {
+        1 => key.to_owned(),
+        nth => format!("{key}#{nth}"),
     }
 }
 
 impl Context {
+    /// Sets the source of input, for work that outlives its request, such as a task of an extension.
+    ///
+    /// Input requests and steps are numbered from the beginning. A [`Server`](crate::Server) that answers a request
+    /// with such a context starts no rounds of its own.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use bowline::Context;
+    /// use bowline::exchange::{InputSource, NotificationSink, Request};
+    ///
+    /// fn of_task(request: &Request, sink: Arc<dyn NotificationSink>, input: Arc<dyn InputSource>) -> Context {
+    ///     Context::new("task-7".into(), request, sink).with_input_source(input)
+    /// }
+    /// ```
+    #[must_use]
+    pub fn with_input_source(self, source: Arc<dyn InputSource>) -> Self {
+        self.with_input(Arc::new(HandlerRun::new(RunSource::Other(source))))
+    }
+
+    /// Returns the source of input, for a source that delegates to it; `None` if requests of this method do not
+    /// support input.
+    #[must_use]
+    pub fn input_source(&self) -> Option<Arc<dyn InputSource>> {
+        let run = self.input()?;
+        match &run.source {
+            RunSource::Other(source) => Some(source.clone()),
+            RunSource::ClientRequests(_) | RunSource::Rounds(_) => Some(run.clone()),
+        }
+    }
+
     /// Gets an answer from the client, or the roots that it sent before.
     ///
     /// # Cancel safety
@@ -220,15 +265,12 @@ impl Context {
         self.check(key, &input_request)?;
         deprecation::warn_deprecated(input_request.kind.method(), self.caller().dialect);
         let answer = async {
-            match self.caller().dialect.input_mechanism {
-                InputMechanism::Request => {
-                    self.send_and_wait(key, input_request, options.timeout)
-                        .await
+            match self.input() {
+                Some(input) => {
+                    let key = input.number_key(key);
+                    input.source().ask(&key, input_request, options).await
                 }
-                InputMechanism::InputRequired => {
-                    self.ask_in_round(key, input_request, options.accepted)
-                        .await
-                }
+                None => self.ask_without_run(key, input_request, options).await,
             }
         };
         tokio::select! {
@@ -240,12 +282,7 @@ impl Context {
     }
 
     fn check(&self, key: &str, input_request: &RawInputRequest) -> Result<(), InputError> {
-        if key.is_empty() || key.contains('#') {
-            return Err(InputError::misuse(format!(
-                "invalid key `{key}` of an input request: expected a non-empty text without `#`, \
-                 which is reserved for numbering repeated uses of a key"
-            )));
-        }
+        check_key("key of an input request", key)?;
         if self.is_cancelled() {
             return Err(InputError::RequestEnded);
         }
@@ -257,10 +294,7 @@ impl Context {
         });
         checked.inspect_err(|error| {
             if let Some(input) = self.input() {
-                input.state.lock().rejected = Some(RejectedInput {
-                    why: error.to_string(),
-                    error: error.to_rpc_error(),
-                });
+                input.reject(error);
             }
         })
     }
@@ -295,60 +329,35 @@ impl Context {
         }
     }
 
-    /// Sends a server-to-client request. Dropping the future cancels it.
-    async fn send_and_wait(
+    /// Gets an answer for a handler that is not run by a server.
+    async fn ask_without_run(
         &self,
         key: &str,
         input_request: RawInputRequest,
-        timeout: Option<Duration>,
+        options: InputRequestOptions,
     ) -> Result<Json, InputError> {
-        let Some(client) = self.back_channel() else {
-            let why = "the connection has no channel for server-to-client requests";
-            return Err(InputError::Unavailable { why });
-        };
-        let server_default = self.input().map(|input| input.timeout);
-        let options = CallOptions {
-            timeout: timeout
-                .or(server_default)
-                .or(Some(DEFAULT_CLIENT_REQUEST_TIMEOUT)),
-            ..CallOptions::default()
-        };
-        let (method, params) = input_request.into_request();
-        let params = params.unwrap_or_else(Json::empty_object);
-        let request = Request::new(method, params, self.shared_caller());
-        let key = key.to_owned();
-        match client.open(request, options).answer().await {
-            Ok(Answer::Complete(answer)) => Ok(answer),
-            Ok(Answer::InputRequired(_) | Answer::Extension { .. }) => {
-                let why = "expected a complete result".into();
-                Err(InputError::InvalidAnswer { key, why })
+        match self.caller().dialect.input_mechanism {
+            InputMechanism::Request => {
+                let client = ClientRequestsInput::new(self, DEFAULT_CLIENT_REQUEST_TIMEOUT);
+                client.ask(key, input_request, options).await
             }
-            Err(Error::Rpc(error)) => Err(InputError::Rpc { key, error }),
-            Err(source) => Err(InputError::Failed { key, source }),
+            InputMechanism::InputRequired => {
+                let why = "requests of this method do not support input";
+                Err(InputError::Unavailable { why })
+            }
         }
     }
+}
 
-    /// Returns the client's answer if it came with this round or an earlier one; otherwise waits until the round ends.
-    async fn ask_in_round(
-        &self,
-        key: &str,
-        input_request: RawInputRequest,
-        accepted: AcceptedAnswers,
-    ) -> Result<Json, InputError> {
-        let Some(input) = self.input() else {
-            let why = "requests of this method do not support input";
-            return Err(InputError::Unavailable { why });
-        };
-        match input.ask(key, input_request, accepted)? {
-            AnswerLookup::Answer(answer) => Ok(answer),
-            AnswerLookup::Pending(_pending) => {
-                // `RoundFuture` ends the round by dropping the handler, and this future with it. A task that the
-                // handler spawned is not dropped: there, this resolves because `RoundFuture` also cancels the context.
-                self.cancelled().await;
-                Err(InputError::RequestEnded)
-            }
-        }
+/// Checks the key of an input request, or the name of a step.
+fn check_key(what: &str, key: &str) -> Result<(), InputError> {
+    if !key.is_empty() && !key.contains('#') {
+        return Ok(());
     }
+    Err(InputError::misuse(format!(
+        "invalid {what} `{key}`: expected a non-empty text without `#`, which is reserved for \
+         numbering repeated uses"
+    )))
 }
 
 fn is_url(input_request: &RawInputRequest) -> bool {

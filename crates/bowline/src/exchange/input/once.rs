@@ -1,4 +1,4 @@
-//! [`OnceGuard`], which guards `Context::once` against a `requestState` that a client sends more than once.
+//! [`OnceGuard`], which guards `Context::once` and `step` against a `requestState` that a client sends more than once.
 //!
 //! ```text
 //! round 1 ──▶ requestState with lineage L ──┬──▶ round 2: mark (L, key) is new ──▶ run the effect, store its output
@@ -28,13 +28,10 @@ pub(crate) struct OnceGuard {
 /// The outcome of [`OnceGuard::claim`].
 pub(super) enum ClaimOutcome {
     /// No earlier round claimed the effect; the caller must perform it.
-    First(EffectClaim),
+    First,
     /// The effect was performed, with this output.
     Done(Json),
 }
-
-/// The exclusive right to perform an effect, with the mark and its store; `None` in a first round, which sets no mark.
-pub(super) struct EffectClaim(Option<(String, Arc<dyn OnceStore>)>);
 
 impl OnceGuard {
     /// Returns `None` for a first round, which has no `requestState` to replay. `lifetime` is that of a `requestState`.
@@ -61,18 +58,11 @@ impl OnceGuard {
         Ok(())
     }
 
+    /// Claims an effect, unless another round with the same `requestState` has claimed it.
     pub(super) async fn claim(&self, key: &str) -> Result<ClaimOutcome, InputError> {
-        if key.len() > MAX_KEY {
-            let what = format!("the key of `once` exceeds {MAX_KEY} bytes");
-            return Err(InputError::misuse(what));
-        }
-        let key = BASE64_URL_SAFE_NO_PAD.encode(key);
-        let mark = format!("once {} {key}", self.lineage);
+        let mark = self.mark(key);
         match with_store_timeout(self.store.mark(&mark, self.lifetime)).await {
-            Ok(OnceOutcome::First) => {
-                let claim = EffectClaim(Some((mark, self.store.clone())));
-                Ok(ClaimOutcome::First(claim))
-            }
+            Ok(OnceOutcome::First) => Ok(ClaimOutcome::First),
             Ok(OnceOutcome::Again(Some(output))) => {
                 let output = String::from_utf8(output.into());
                 let output = output.ok().and_then(|text| Json::parse(text).ok());
@@ -84,24 +74,22 @@ impl OnceGuard {
             Err(error) => Err(InputError::OnceStore(error)),
         }
     }
-}
 
-impl EffectClaim {
-    /// A claim without a mark, for a first round.
-    pub(super) fn unmarked() -> Self {
-        Self(None)
+    /// Stores the output of a claimed effect, for replays of the same state.
+    pub(super) async fn store_output(&self, key: &str, output: &Json) {
+        let output = Bytes::copy_from_slice(output.as_bytes());
+        let mark = self.mark(key);
+        if let Err(error) = with_store_timeout(self.store.store_value(&mark, output)).await {
+            // The effect was performed, so this round continues; a replay will be refused.
+            tracing::warn!(%error, "failed to store the output of an effect");
+        }
     }
 
-    /// Stores the output for replays of the same state.
-    pub(super) async fn store_output(self, output: &Json) {
-        let Some((mark, store)) = self.0 else {
-            return;
-        };
-        let output = Bytes::copy_from_slice(output.as_bytes());
-        if let Err(error) = with_store_timeout(store.store_value(&mark, output)).await {
-            // The effect was performed, so this round continues; a replay will be refused.
-            tracing::warn!(%error, "failed to store the output of `once`");
-        }
+    /// Returns the mark of an effect: its kind (`once` or `step`), the lineage and the encoded key.
+    fn mark(&self, key: &str) -> String {
+        let (kind, key) = key.split_once(':').unwrap_or(("once", key));
+        let key = BASE64_URL_SAFE_NO_PAD.encode(key);
+        format!("{kind} {} {key}", self.lineage)
     }
 }
 
@@ -117,7 +105,5 @@ async fn with_store_timeout<T>(
 
 /// The key of the lineage among the stored values of a round; keys of `Context::once` have a prefix.
 const LINEAGE: &str = "lineage";
-/// Fits into a key of [`OnceStore`] after base64 encoding, together with a lineage.
-const MAX_KEY: usize = 128;
 const SKEW: Duration = Duration::from_secs(5 * 60);
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,14 +1,12 @@
-//! `Context::remember` and `Context::once`: values and effects that persist over the rounds of a request.
+//! `Context::remember`, `once` and `step`: values and effects that persist over the runs of a handler.
 
 use std::future::Future;
 
-use bowline_core::input::ServerRound;
 use bowline_types::Json;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::once::{ClaimOutcome, EffectClaim};
-use super::{InputError, RejectedInput};
+use super::{HandlerRun, InputError, InputSource as _, check_key};
 use crate::exchange::Context;
 
 impl Context {
@@ -19,18 +17,49 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// If the value cannot be serialized, or the method has no rounds.
-    pub fn remember<T: Serialize + ?Sized>(&self, value: &T) -> Result<(), InputError> {
-        self.store(VALUE, value)
+    /// If the value cannot be serialized, the method has no rounds, or a task fails to store it.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the value may or may not be stored.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use bowline::Context;
+    /// # use bowline::exchange::InputError;
+    /// # fn expensive() -> u64 { 7 }
+    /// # #[derive(serde::Deserialize, schemars::JsonSchema)] struct Consent { agreed: bool }
+    /// async fn estimate(cx: Context) -> Result<u64, InputError> {
+    ///     let price = match cx.recall().await? {
+    ///         Some(price) => price,
+    ///         None => {
+    ///             let price = expensive();
+    ///             cx.remember(&price).await?;
+    ///             price
+    ///         }
+    ///     };
+    ///     let _consent: Consent = cx.elicit("consent", format!("Pay {price}?")).await?;
+    ///     Ok(price)
+    /// }
+    /// ```
+    pub async fn remember<T: Serialize + ?Sized>(&self, value: &T) -> Result<(), InputError> {
+        let value = encode(value)?;
+        self.run_of_rounds()?.store(VALUE, value).await
     }
 
     /// Returns the value that [`Context::remember`] stored in this round or an earlier one.
     ///
     /// # Errors
     ///
-    /// If the value does not have this type.
-    pub fn recall<T: DeserializeOwned>(&self) -> Result<Option<T>, InputError> {
-        self.stored(VALUE)
+    /// If the value does not have this type, the method has no rounds, or a task fails to read it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: nothing is changed.
+    pub async fn recall<T: DeserializeOwned>(&self) -> Result<Option<T>, InputError> {
+        let stored = self.run_of_rounds()?.stored(VALUE).await?;
+        stored.as_ref().map(decode).transpose()
     }
 
     /// Runs `future` at most once per request; later rounds return its stored output. `key` identifies the effect
@@ -89,64 +118,106 @@ impl Context {
         E: From<InputError>,
         F: Future<Output = Result<T, E>>,
     {
-        let stored_key = format!("{ONCE}{key}");
-        if let Some(output) = self.stored(&stored_key)? {
-            return Ok(output);
-        }
-        let claim = match self.claim(key).await? {
-            ClaimOutcome::First(claim) => claim,
-            ClaimOutcome::Done(output) => {
-                let decoded = decode(&output)?;
-                self.store(&stored_key, &output)?;
-                return Ok(decoded);
+        check_length(key)?;
+        self.perform(&format!("once:{key}"), future).await
+    }
+
+    /// Runs `future`, unless an earlier run of this handler did and its output was stored; then returns that output.
+    ///
+    /// A step is part of a sequence: a name may be used again, in a loop for example, and each use is a step of its
+    /// own. So the handler must use the same names in the same order whenever it runs with the same answers. `name` has
+    /// at most 128 bytes.
+    ///
+    /// In a request this is [`once`](Self::once). In a task that is resumed after its process has died, the steps
+    /// whose output was stored do not run again; see the extension that runs the task for what happens to the step
+    /// that was interrupted.
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::once`], or if the name is empty or contains `#`.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Context::once`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use bowline::Context;
+    /// # use bowline::exchange::InputError;
+    /// # async fn upload(_: u32) -> u64 { 7 }
+    /// async fn publish(cx: Context) -> Result<u64, InputError> {
+    ///     let mut bytes = 0;
+    ///     for part in 0..3 {
+    ///         bytes += cx.step("upload", upload(part)).await?;
+    ///     }
+    ///     Ok(bytes)
+    /// }
+    /// ```
+    pub async fn step<T, F>(&self, name: &str, future: F) -> Result<T, InputError>
+    where
+        T: Serialize + DeserializeOwned,
+        F: Future<Output = T>,
+    {
+        self.try_step(name, async { Ok(future.await) }).await
+    }
+
+    /// Like [`Context::step`], for a future that may fail. Only a success is stored.
+    ///
+    /// # Errors
+    ///
+    /// The error of `future`, or as [`Context::step`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Context::once`].
+    pub async fn try_step<T, E, F>(&self, name: &str, future: F) -> Result<T, E>
+    where
+        T: Serialize + DeserializeOwned,
+        E: From<InputError>,
+        F: Future<Output = Result<T, E>>,
+    {
+        check_key("name of a step", name)?;
+        check_length(name)?;
+        let name = self.run_of_rounds()?.number_step(name);
+        self.perform(&format!("step:{name}"), future).await
+    }
+
+    /// Returns the stored output of an effect, or runs `future` and stores its output.
+    async fn perform<T, E, F>(&self, key: &str, future: F) -> Result<T, E>
+    where
+        T: Serialize + DeserializeOwned,
+        E: From<InputError>,
+        F: Future<Output = Result<T, E>>,
+    {
+        let run = self.run_of_rounds()?;
+        let performed = run.begin_effect(key).await.inspect_err(|error| {
+            // The client must start again, so this must be a JSON-RPC error and not a tool result for the model.
+            if matches!(error, InputError::StateReused) {
+                run.reject(error);
             }
-        };
+        });
+        if let Some(output) = performed? {
+            return Ok(decode(&output)?);
+        }
         let output = future.await?;
-        let encoded = encode(&output)?;
-        claim.store_output(&encoded).await;
-        self.store(&stored_key, &encoded)?;
+        run.finish_effect(key, encode(&output)?).await?;
         Ok(output)
     }
 
-    /// Claims the effect `key`, unless another round with the same `requestState` has claimed it.
-    async fn claim(&self, key: &str) -> Result<ClaimOutcome, InputError> {
-        let once = self.input().and_then(|input| input.once.as_ref());
-        let Some(once) = once else {
-            return Ok(ClaimOutcome::First(EffectClaim::unmarked())); // a first round has no `requestState` to replay
-        };
-        let claimed = once.claim(key).await;
-        if let (Err(error @ InputError::StateReused), Some(input)) = (&claimed, self.input()) {
-            // The client must start again, so this must be a JSON-RPC error and not a tool result for the model.
-            input.state.lock().rejected = Some(RejectedInput {
-                why: error.to_string(),
-                error: error.to_rpc_error(),
-            });
-        }
-        claimed
+    fn run_of_rounds(&self) -> Result<&HandlerRun, InputError> {
+        let why = "requests of this method have one round only";
+        let run = self.input().map(|run| &**run);
+        run.ok_or(InputError::Unavailable { why })
     }
+}
 
-    fn store<T: Serialize + ?Sized>(&self, key: &str, value: &T) -> Result<(), InputError> {
-        let value = encode(value)?;
-        self.with_round(|round| round.remember(key, value))
+fn check_length(key: &str) -> Result<(), InputError> {
+    if key.len() <= MAX_KEY {
+        return Ok(());
     }
-
-    fn stored<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, InputError> {
-        let stored = self.with_round(|round| round.recall(key).cloned())?;
-        stored.as_ref().map(decode).transpose()
-    }
-
-    fn with_round<T>(&self, act: impl FnOnce(&mut ServerRound) -> T) -> Result<T, InputError> {
-        let Some(input) = self.input() else {
-            let why = "requests of this method have one round only";
-            return Err(InputError::Unavailable { why });
-        };
-        let mut state = input.state.lock();
-        state
-            .round
-            .as_mut()
-            .map(act)
-            .ok_or(InputError::RequestEnded)
-    }
+    let what = format!("the key of an effect exceeds {MAX_KEY} bytes");
+    Err(InputError::misuse(what))
 }
 
 fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Json, InputError> {
@@ -160,6 +231,8 @@ fn decode<T: DeserializeOwned>(value: &Json) -> Result<T, InputError> {
     value.decode().map_err(of_another_type)
 }
 
-/// The key of [`Context::remember`]; keys of [`Context::once`] have the prefix `ONCE`.
+/// The key of [`Context::remember`].
 const VALUE: &str = "value";
-const ONCE: &str = "once:";
+/// The maximum length of a key. It fits into a key of [`OnceStore`](crate::OnceStore) after base64 encoding, together
+/// with a lineage and a number.
+const MAX_KEY: usize = 128;

@@ -90,6 +90,18 @@ pub(super) fn check(
     Err(MissingRequiredClientCapability::new(missing).into())
 }
 
+/// Checks that the declared capabilities include an extension.
+pub(in crate::server) fn check_declared(
+    id: &str,
+    declared: &ClientCapabilities,
+) -> Result<(), RpcError> {
+    let known = declared.extensions.as_ref();
+    if known.is_some_and(|known| known.contains_key(id)) {
+        return Ok(());
+    }
+    check(&[], &[id.to_owned()], declared)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
