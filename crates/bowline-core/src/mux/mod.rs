@@ -409,14 +409,18 @@ impl Mux {
     }
 
     /// Answers a request of the peer. Ignored if the request was answered or cancelled.
-    pub fn respond(&mut self, id: &InFlightId, outcome: Outcome) {
+    ///
+    /// Returns whether the outcome was queued: not if it was ignored, or if the queue is full and an error is sent in
+    /// its place.
+    pub fn respond(&mut self, id: &InFlightId, outcome: Outcome) -> bool {
         // A cancelled request must not be answered (spec: basic/patterns/cancellation). Its entry was removed, so a
         // late response ends here.
         if !self.in_flight.answer(id, self.outbox.next_position()) {
-            return;
+            return false;
         }
         let request = id.request_id();
-        let outcome = match self.outbox.is_full() {
+        let is_overloaded = self.outbox.is_full();
+        let outcome = match is_overloaded {
             true => Err(self.overload(request.clone(), ExceededLimit::QueuedBytes)),
             false => outcome,
         };
@@ -426,6 +430,7 @@ impl Mux {
         };
         self.outbox
             .push(OutgoingMessage::new(response, Some(id.clone())));
+        !is_overloaded
     }
 
     /// Rejects new requests of the peer from now on. Those in flight can still be answered.

@@ -12,6 +12,7 @@ use bowline_types::{
     NotificationMethod, ProgressNotification, ProgressToken, RequestId,
 };
 
+use super::on_discarded::OnDiscarded;
 use super::progress::{Progress, ProgressReports};
 use super::{
     CancelMode, Channel, ConnectionState, Extensions, HandlerRun, Principal, TraceContext,
@@ -62,6 +63,7 @@ struct ContextShared {
     /// Whether the mode is [`CancelMode::Signal`].
     is_signal_mode: AtomicBool,
     shutting_down: Signal,
+    on_discarded: OnDiscarded,
 }
 
 /// The destination of a handler's notifications: the wire of the request, or the in-process exchange.
@@ -90,6 +92,7 @@ impl Context {
                 cancelled: Signal::default(),
                 is_signal_mode: AtomicBool::new(false),
                 shutting_down: Signal::default(),
+                on_discarded: OnDiscarded::default(),
             }),
             principal: Principal::anonymous(),
             input: None,
@@ -363,6 +366,29 @@ impl Context {
         self.shared.cancelled.is_raised()
     }
 
+    /// Calls `discarded` if the answer of this request is not sent: because the request is cancelled before, also if
+    /// its handler has returned already, or because a limit does not allow the answer.
+    ///
+    /// For work that goes on after the answer and that the caller can reach only if it received the answer. An answer
+    /// counts as sent when the transport has accepted it. Call this before the handler returns. A later call replaces
+    /// the callback of an earlier one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    /// use bowline::Context;
+    ///
+    /// async fn start(cx: Context, unclaimed: Arc<AtomicUsize>) -> &'static str {
+    ///     cx.on_discarded(move || drop(unclaimed.fetch_add(1, Ordering::Relaxed)));
+    ///     "the number of your order is 7"
+    /// }
+    /// ```
+    pub fn on_discarded(&self, discarded: impl FnOnce() + Send + 'static) {
+        self.shared.on_discarded.set(Box::new(discarded));
+    }
+
     /// Waits until the server shuts down. Handlers without an end, such as subscriptions, should then return.
     ///
     /// # Cancel safety
@@ -447,6 +473,16 @@ impl HandlerControl {
     #[must_use]
     pub fn cancel_mode(&self) -> CancelMode {
         self.0.cancel_mode()
+    }
+
+    /// The answer was accepted by the transport.
+    pub(crate) fn answer_sent(&self) {
+        self.0.on_discarded.clear();
+    }
+
+    /// The answer will not be sent.
+    pub(crate) fn answer_discarded(&self) {
+        self.0.on_discarded.call();
     }
 
     /// Resolves [`Context::shutting_down`].

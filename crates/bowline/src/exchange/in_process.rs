@@ -133,6 +133,7 @@ struct HandlerWork {
 impl ExchangeWork for HandlerWork {
     fn poll_answer(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<Answer>> {
         let outcome = task::ready!(Pin::new(&mut self.running).poll(cx));
+        self.running.control().answer_sent();
         let form = Seal::new(self.dialect, self.method.clone());
         let (outcome, dialect) = match outcome {
             // Modern results stay in the internal form.

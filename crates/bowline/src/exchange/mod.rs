@@ -60,6 +60,8 @@ mod timeout_pause;
 #[cfg(feature = "http-client")]
 pub(crate) use timeout_pause::{TimeoutControl, TimeoutPause, timeout_with_pauses};
 
+mod on_discarded;
+
 mod progress;
 pub use progress::{Progress, ProgressValue};
 

@@ -75,6 +75,7 @@ impl Drop for RunningHandler {
             if catch_unwind(AssertUnwindSafe(|| drop(handler))).is_err() {
                 tracing::error!("handler panicked while it was dropped");
             }
+            self.control.answer_discarded();
         }
     }
 }

@@ -139,18 +139,22 @@ impl RequestHandlers {
             dialect: request.caller.dialect,
         });
         let cx = Context::new(id.request_id().clone(), &request, sink);
-        let running = run_handler(responder, request, cx.clone());
+        let mut running = run_handler(responder, request, cx.clone());
         let guard = FinishGuard {
             peer: self.peer.clone(),
             id: id.clone(),
             is_finished: false,
         };
         let task = tokio::spawn(async move {
-            let outcome = running.await;
+            let outcome = (&mut running).await;
             drop(charge);
             let notification =
                 (is_subscription && outcome.is_ok()).then(|| subscription_ended(&guard.id));
-            guard.finish(seal(&form, &identity, outcome), notification);
+            let sealed = seal(&form, &identity, outcome);
+            match guard.finish(sealed, notification) {
+                true => running.control().answer_sent(),
+                false => running.control().answer_discarded(),
+            }
         });
         let is_cancelled = false;
         let handler = HandlerTask {
@@ -331,15 +335,17 @@ struct FinishGuard {
 }
 
 impl FinishGuard {
-    fn finish(mut self, outcome: Outcome, notification: Option<Notification>) {
+    /// Queues the answer, and a notification after it. Returns whether the answer was queued.
+    fn finish(mut self, outcome: Outcome, notification: Option<Notification>) -> bool {
         self.is_finished = true;
-        self.peer.with(|state| {
-            state.mux.respond(&self.id, outcome);
+        let is_queued = self.peer.with(|state| {
             state.finished.push(self.id.clone());
+            state.mux.respond(&self.id, outcome)
         });
         notification
             .into_iter()
             .for_each(|notification| self.peer.notify(notification));
+        is_queued
     }
 }
 
