@@ -47,7 +47,7 @@ impl CallDetails {
     /// Returns the task that is to be stored.
     pub(super) fn into_task(self, id: TaskId, env: &Env, journal: Vec<JournalEntry>) -> NewTask {
         let options = &env.options;
-        let saved = SavedCall::new(&self);
+        let saved = SavedCall::encode(&self);
         let mut task = NewTask::new(id, self.tool, env.owner, options.lease)
             .arguments(self.arguments)
             .run_mode(self.run_mode)
@@ -91,7 +91,7 @@ pub(super) struct SavedCall {
 }
 
 impl SavedCall {
-    fn new(call: &CallDetails) -> Option<Json> {
+    fn encode(call: &CallDetails) -> Option<Json> {
         let principal = &call.principal;
         let subject = principal.subject();
         let saved = Self {
