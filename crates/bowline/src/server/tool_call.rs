@@ -186,7 +186,7 @@ impl ToolCall {
         let arguments = params.arguments.unwrap_or_else(Json::empty_object);
         entry
             .item
-            .check_call(&arguments, &cx.caller().capabilities)?;
+            .check_call(&arguments, &request.caller.capabilities)?;
         Ok(Self {
             server,
             definition,
