@@ -327,6 +327,12 @@ pub trait ToolSettings: Send + Sync + 'static {
     fn describe(&self, definition: &mut bowline_types::Tool) {
         let _ = definition;
     }
+
+    /// Returns whether the tool can be called only by callers that declare the extension, as with
+    /// [`Tool::requires_extension`](super::Tool::requires_extension). `false` by default.
+    fn requires_extension(&self) -> bool {
+        false
+    }
 }
 
 impl Server {
