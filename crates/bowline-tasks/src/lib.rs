@@ -29,6 +29,10 @@
 
 pub mod store;
 
+pub mod client;
+#[doc(inline)]
+pub use client::{TaskCall, TaskClient, TaskHandle, TaskInfo};
+
 mod id;
 pub use id::{InvalidTaskId, ReplicaId, TaskId};
 
