@@ -27,6 +27,12 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+pub mod protocol;
+
+pub mod server;
+#[doc(inline)]
+pub use server::{TaskSettings, Tasks};
+
 pub mod store;
 
 pub mod client;

@@ -13,7 +13,8 @@ use bowline_types::Json;
 use super::info::TaskInfo;
 use super::task::Task;
 use super::waiter::Waiter;
-use super::{CALL_TOOL, CANCEL, EXTENSION_ID, GET, RESULT_TYPE, UPDATE, protocol};
+use super::{CALL_TOOL, protocol};
+use crate::protocol::{CANCEL_METHOD, EXTENSION_ID, GET_METHOD, RESULT_TYPE, UPDATE_METHOD};
 
 /// The extension `io.modelcontextprotocol/tasks` of a client.
 ///
@@ -102,7 +103,11 @@ impl ClientExtension for TaskClient {
     }
 
     fn name_members(&self) -> &[(&str, &str)] {
-        &[(GET, "taskId"), (UPDATE, "taskId"), (CANCEL, "taskId")]
+        &[
+            (GET_METHOD, "taskId"),
+            (UPDATE_METHOD, "taskId"),
+            (CANCEL_METHOD, "taskId"),
+        ]
     }
 
     fn result_types(&self) -> &[(&str, &str)] {

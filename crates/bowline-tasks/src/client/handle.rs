@@ -13,9 +13,10 @@ use bowline_types::{ErrorCode, Json};
 use serde::Serialize;
 
 use super::info::{TaskInfo, printable};
+use super::misuse;
 use super::task::Task;
 use super::wait::TaskWait;
-use super::{RESULT_TYPE, misuse};
+use crate::protocol::RESULT_TYPE;
 
 /// A handle of a task, to wait for it, to answer it, or to cancel it. Cheap to clone.
 ///

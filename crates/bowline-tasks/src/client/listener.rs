@@ -17,11 +17,11 @@ use bowline_types::ErrorCode;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
-use super::NOTIFICATION;
 use super::backoff::{delay, is_transient};
 use super::extension::Settings;
 use super::info::TaskInfo;
 use super::task::Task;
+use crate::protocol::{FILTER_MEMBER, NOTIFICATION_METHOD};
 
 pub(super) struct Listener {
     task: Arc<Task>,
@@ -97,7 +97,7 @@ impl Listener {
 
     /// Returns whether the server acknowledged the task.
     fn opened(&mut self, subscription: Subscription) -> bool {
-        let acknowledged = subscription.acknowledged_filter().other.get(TASK_IDS);
+        let acknowledged = subscription.acknowledged_filter().other.get(FILTER_MEMBER);
         let ids = acknowledged.and_then(Value::as_array);
         if ids.is_none() {
             self.settings.set_cannot_listen();
@@ -134,7 +134,7 @@ impl Listener {
 
     /// Returns the task of a notification. One that is malformed is ignored: the status is requested anyway.
     fn decode(&self, notification: &Notification) -> Option<TaskInfo> {
-        if notification.method != NOTIFICATION {
+        if notification.method != NOTIFICATION_METHOD {
             return None;
         }
         let decoded = TaskInfo::decode(notification.params.as_ref()?);
@@ -167,9 +167,8 @@ impl Listener {
 }
 
 fn subscribe(task: &Task) -> SubscriptionBuilder {
-    let filter = ChangeFilter::new().member(TASK_IDS, json!([task.id]));
+    let filter = ChangeFilter::new().member(FILTER_MEMBER, json!([task.id]));
     task.client.subscribe(filter)
 }
 
-const TASK_IDS: &str = "taskIds";
 const MAX_FAILURES: u32 = 20;

@@ -79,16 +79,7 @@ mod waiter;
 
 use bowline::Error;
 
-/// The identifier of the extension.
-const EXTENSION_ID: &str = "io.modelcontextprotocol/tasks";
-const GET: &str = "tasks/get";
-const UPDATE: &str = "tasks/update";
-const CANCEL: &str = "tasks/cancel";
 const CALL_TOOL: &str = "tools/call";
-/// The notification of a task's status.
-const NOTIFICATION: &str = "notifications/tasks";
-/// The `resultType` of a result that is a new task.
-const RESULT_TYPE: &str = "task";
 
 fn protocol(what: impl Into<String>) -> Error {
     Error::Protocol {

@@ -13,7 +13,8 @@ use serde_json::json;
 use super::answers::Answers;
 use super::extension::{Settings, TaskClient};
 use super::info::{TaskInfo, check_id, printable};
-use super::{CANCEL, GET, UPDATE, misuse};
+use super::misuse;
+use crate::protocol::{CANCEL_METHOD, GET_METHOD, UPDATE_METHOD};
 use crate::sync::Mutex;
 
 /// A task, shared by its handles and by all that wait for it.
@@ -65,7 +66,8 @@ impl Task {
     }
 
     pub(super) fn get(&self) -> RequestBuilder<Untyped> {
-        self.client.request_raw(GET, json!({"taskId": self.id}))
+        self.client
+            .request_raw(GET_METHOD, json!({"taskId": self.id}))
     }
 
     pub(super) fn update(&self, answers: &BTreeMap<String, Json>) -> RequestBuilder<Untyped> {
@@ -73,11 +75,12 @@ impl Task {
             task_id: &self.id,
             input_responses: answers,
         };
-        self.client.request_raw(UPDATE, params)
+        self.client.request_raw(UPDATE_METHOD, params)
     }
 
     pub(super) fn cancel(&self) -> RequestBuilder<Untyped> {
-        self.client.request_raw(CANCEL, json!({"taskId": self.id}))
+        self.client
+            .request_raw(CANCEL_METHOD, json!({"taskId": self.id}))
     }
 
     /// Cancels the task without waiting for it, unless it has ended.
@@ -86,7 +89,9 @@ impl Task {
             return;
         }
         let params = json!({"taskId": self.id});
-        let sent = self.client.request_detached(CANCEL, params, CANCEL_TIMEOUT);
+        let sent = self
+            .client
+            .request_detached(CANCEL_METHOD, params, CANCEL_TIMEOUT);
         if let Err(error) = sent {
             tracing::debug!(%error, "failed to cancel a task");
         }

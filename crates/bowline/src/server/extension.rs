@@ -268,6 +268,12 @@ impl ExtensionMethod {
 pub trait ToolSettings: Send + Sync + 'static {
     /// The identifier of the extension. [`Server::check`] fails if the server does not have it.
     const EXTENSION: &'static str;
+
+    /// Returns whether the tool can be called only by callers that declare the extension, as with
+    /// [`Tool::requires_extension`](super::Tool::requires_extension). `false` by default.
+    fn requires_extension(&self) -> bool {
+        false
+    }
 }
 
 impl Server {
