@@ -53,11 +53,12 @@ impl Poller {
         }
     }
 
-    /// Returns whether the server has answered what was sent.
-    pub(super) fn is_idle(&self) -> bool {
-        self.in_flight.is_none() && self.failures == 0
+    /// Returns whether the last request failed.
+    pub(super) fn is_failing(&self) -> bool {
+        self.failures > 0
     }
 
+    /// Returns whether the server has a request to answer.
     pub(super) fn is_in_flight(&self) -> bool {
         self.in_flight.is_some()
     }

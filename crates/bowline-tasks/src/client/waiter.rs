@@ -34,8 +34,9 @@ pub(super) struct Waiter {
 impl Waiter {
     /// Creates a waiter that requests the status immediately.
     pub(super) fn new(task: Arc<Task>, cx: ExtensionCall, settings: Settings) -> Self {
-        let idle_timeout = cx.idle_timeout().unwrap_or(REQUEST_TIMEOUT);
-        let timeout = idle_timeout.min(REQUEST_TIMEOUT);
+        // Less than the idle timeout: with a total timeout, a request is repeated before the idle timeout elapses.
+        let timeout = cx.idle_timeout().map(|idle| idle.mul_f64(0.75));
+        let timeout = timeout.unwrap_or(REQUEST_TIMEOUT).min(REQUEST_TIMEOUT);
         Self {
             listener: Listener::new(task.clone(), settings.clone()),
             poller: Poller::new(task.clone(), timeout),
@@ -102,11 +103,15 @@ impl Waiter {
     /// The idle timeout limits how long the server may be silent, and a server is not silent while it is not asked. With
     /// a total timeout, which limits that too, a server may be away for longer.
     fn heartbeat(&self) -> Option<Duration> {
-        let has_total = self.cx.remaining_time().is_some();
-        let is_calm = self.poller.is_idle() || (has_total && !self.poller.is_in_flight());
+        let is_calm = !self.poller.is_in_flight() && self.may_be_away();
         let idle_timeout = self.cx.idle_timeout().filter(|_| is_calm)?;
         self.cx.active();
         Some(idle_timeout / 2)
+    }
+
+    /// Returns whether the idle timeout is restarted even though the server has shown no life.
+    fn may_be_away(&self) -> bool {
+        !self.poller.is_failing() || self.cx.remaining_time().is_some()
     }
 
     async fn listened(&mut self, event: ListenerEvent) {
@@ -127,6 +132,8 @@ impl Waiter {
                 self.questions.check_refused(&info)?;
                 self.received(*info);
             }
+            // The server has the whole idle timeout to answer.
+            PollerEvent::Sent if self.may_be_away() => self.cx.active(),
             PollerEvent::Sent | PollerEvent::Failed => {}
         }
         Ok(())
