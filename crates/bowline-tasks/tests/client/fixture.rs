@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bowline::client::{ClientBuilder, Host};
-use bowline::exchange::{Notification, Outcome, Request};
+use bowline::exchange::{Notification, Outcome, Request, Responder};
 use bowline::types::ElicitResult;
 use bowline::{Client, Context, ErrorCode, RpcError};
 use bowline_tasks::TaskClient;
@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio::time::{Instant, timeout};
 
-pub const MODERN: &str = "2026-07-28";
-pub const ID: &str = "A7";
+pub(crate) const MODERN: &str = "2026-07-28";
+pub(crate) const ID: &str = "A7";
 
 /// A server with one task, in the states that the test sets.
 #[derive(Clone)]
-pub struct TaskServer(Arc<Mutex<Script>>);
+pub(crate) struct TaskServer(Arc<Mutex<Script>>);
 
 struct Script {
     /// The result of `tools/call`.
@@ -34,7 +34,7 @@ struct Script {
 }
 
 #[derive(Clone)]
-pub enum Answer {
+pub(crate) enum Answer {
     Result(Value),
     Error(ErrorCode, &'static str),
     Silence,
@@ -48,7 +48,7 @@ impl From<Value> for Answer {
 
 impl TaskServer {
     /// A server whose task is working, and that sends no notifications.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut created = task("working");
         created["resultType"] = json!("task");
         let server = Self(Arc::new(Mutex::new(Script {
@@ -65,13 +65,13 @@ impl TaskServer {
     }
 
     /// Sets the result of `tools/call`.
-    pub fn created(self, created: Value) -> Self {
+    pub(crate) fn created(self, created: Value) -> Self {
         self.0.lock().unwrap().created = created;
         self
     }
 
     /// Sets the answers to a method.
-    pub fn answers<A: Into<Answer>>(
+    pub(crate) fn answers<A: Into<Answer>>(
         self,
         method: &'static str,
         answers: impl IntoIterator<Item = A>,
@@ -80,7 +80,7 @@ impl TaskServer {
         self
     }
 
-    pub fn set_answers<A: Into<Answer>>(
+    pub(crate) fn set_answers<A: Into<Answer>>(
         &self,
         method: &'static str,
         answers: impl IntoIterator<Item = A>,
@@ -90,51 +90,54 @@ impl TaskServer {
     }
 
     /// Sets the answers to `tasks/get`.
-    pub fn states<A: Into<Answer>>(self, states: impl IntoIterator<Item = A>) -> Self {
+    pub(crate) fn states<A: Into<Answer>>(self, states: impl IntoIterator<Item = A>) -> Self {
         self.answers("tasks/get", states)
     }
 
     /// Makes the server accept subscriptions, and returns what sends notifications.
-    pub fn listening(&self) -> broadcast::Sender<Value> {
+    pub(crate) fn listening(&self) -> broadcast::Sender<Value> {
         let (sender, _) = broadcast::channel(100);
         self.0.lock().unwrap().listeners = Some(sender.clone());
         sender
     }
 
-    pub fn acknowledging(self, acknowledged: Value) -> Self {
+    pub(crate) fn acknowledging(self, acknowledged: Value) -> Self {
         self.0.lock().unwrap().acknowledged = Some(acknowledged);
         self
     }
 
     /// A client of this server that waits for tasks.
-    pub async fn client(&self) -> Client {
+    pub(crate) async fn client(&self) -> Client {
         self.connect().extension(TaskClient::new()).await.unwrap()
     }
 
-    pub async fn client_with_host(&self, host: Host) -> Client {
+    pub(crate) async fn client_with_host(&self, host: Host) -> Client {
         let client = self.connect().extension(TaskClient::new()).host(host);
         client.await.unwrap()
     }
 
-    pub fn connect(&self) -> ClientBuilder {
+    pub(crate) fn connect(&self) -> ClientBuilder {
+        Client::in_process(&self.responder()).protocol_version(MODERN)
+    }
+
+    pub(crate) fn responder(&self) -> impl Responder + Clone + use<> {
         let server = self.clone();
-        let respond = move |request, cx| server.clone().respond(request, cx);
-        Client::in_process(&respond).protocol_version(MODERN)
+        move |request, cx| server.clone().respond(request, cx)
     }
 
     /// The methods of all requests so far.
-    pub fn methods(&self) -> Vec<String> {
+    pub(crate) fn methods(&self) -> Vec<String> {
         let script = self.0.lock().unwrap();
         let methods = script.requests.iter().map(|(_, method, _)| method.clone());
         methods.collect()
     }
 
-    pub fn count(&self, method: &str) -> usize {
+    pub(crate) fn count(&self, method: &str) -> usize {
         self.params(method).len()
     }
 
     /// The params of all requests for `method`.
-    pub fn params(&self, method: &str) -> Vec<Value> {
+    pub(crate) fn params(&self, method: &str) -> Vec<Value> {
         let script = self.0.lock().unwrap();
         let requests = script.requests.iter();
         let params = requests.filter(|(_, received, _)| received == method);
@@ -142,7 +145,7 @@ impl TaskServer {
     }
 
     /// When the requests for `method` came.
-    pub fn times(&self, method: &str) -> Vec<Instant> {
+    pub(crate) fn times(&self, method: &str) -> Vec<Instant> {
         let script = self.0.lock().unwrap();
         let requests = script.requests.iter();
         let times = requests.filter(|(_, received, _)| received == method);
@@ -150,7 +153,7 @@ impl TaskServer {
     }
 
     /// Waits until a request for `method` has come.
-    pub async fn received(&self, method: &str) {
+    pub(crate) async fn received(&self, method: &str) {
         let limit = Instant::now() + Duration::from_secs(3600);
         while self.count(method) == 0 {
             assert!(Instant::now() < limit, "no `{method}` came");
@@ -216,7 +219,7 @@ fn send(cx: &Context, method: &'static str, params: Value) {
 }
 
 /// A task of the server, which is to be polled every second.
-pub fn task(status: &str) -> Value {
+pub(crate) fn task(status: &str) -> Value {
     json!({
         "taskId": ID,
         "status": status,
@@ -228,7 +231,7 @@ pub fn task(status: &str) -> Value {
 }
 
 /// The task with other members.
-pub fn with(mut task: Value, members: Value) -> Value {
+pub(crate) fn with(mut task: Value, members: Value) -> Value {
     let Value::Object(members) = members else {
         panic!("expected an object, got {members}");
     };
@@ -238,13 +241,13 @@ pub fn with(mut task: Value, members: Value) -> Value {
     task
 }
 
-pub fn completed(text: &str) -> Value {
+pub(crate) fn completed(text: &str) -> Value {
     let result = json!({"content": [{"type": "text", "text": text}]});
     with(task("completed"), json!({"result": result}))
 }
 
 /// The task with a question for the user under this key.
-pub fn asking(key: &str) -> Value {
+pub(crate) fn asking(key: &str) -> Value {
     let request = json!({
         "method": "elicitation/create",
         "params": {
@@ -260,7 +263,7 @@ pub fn asking(key: &str) -> Value {
 }
 
 /// A host that answers 3, and how often it was asked.
-pub fn answering_host() -> (Host, Arc<Mutex<usize>>) {
+pub(crate) fn answering_host() -> (Host, Arc<Mutex<usize>>) {
     let asked = Arc::new(Mutex::new(0));
     let count = asked.clone();
     let host = Host::new().elicitation(move |_| {
@@ -271,10 +274,10 @@ pub fn answering_host() -> (Host, Arc<Mutex<usize>>) {
 }
 
 /// Lets this time pass, with all that happens in it.
-pub async fn pass(time: Duration) {
+pub(crate) async fn pass(time: Duration) {
     timeout(time, pending::<()>()).await.unwrap_err();
 }
 
-pub const fn secs(seconds: u64) -> Duration {
+pub(crate) const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }

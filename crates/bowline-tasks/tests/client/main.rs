@@ -10,6 +10,7 @@ mod fixture;
 mod handles;
 mod hostile;
 mod listening;
+mod over_http;
 mod polling;
 mod questions;
 mod reconnecting;
