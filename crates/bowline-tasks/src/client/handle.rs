@@ -268,6 +268,10 @@ pub trait TaskCall: sealed::Sealed {
     /// let task = client.call_tool("convert", ()).as_task().await?;
     /// # Ok(()) }
     /// ```
+    #[allow(
+        clippy::wrong_self_convention,
+        reason = "like the other setters of a request, it consumes it"
+    )]
     fn as_task(self) -> TaskRequest;
 }
 

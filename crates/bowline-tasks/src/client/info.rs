@@ -204,7 +204,7 @@ impl RawTask {
             created_at: text(self.created_at, MAX_PRINTED),
             last_updated_at: text(self.last_updated_at, MAX_PRINTED),
             ttl: milliseconds(self.ttl_ms),
-            poll_interval: poll_interval(self.poll_interval_ms),
+            poll_interval: poll_interval(self.poll_interval_ms.as_ref()),
             input_requests,
             result: self.result.filter(|_| is(TaskStatus::Completed)),
             error: error.and_then(|error| error.decode().ok()),
@@ -239,8 +239,8 @@ fn milliseconds(value: Option<Value>) -> Option<Duration> {
 }
 
 /// Bounds the interval: 0 must not become a busy loop, and a huge value must not wait for ever.
-fn poll_interval(value: Option<Value>) -> Duration {
-    let Some(value) = value.as_ref().and_then(Value::as_f64) else {
+fn poll_interval(value: Option<&Value>) -> Duration {
+    let Some(value) = value.and_then(Value::as_f64) else {
         return DEFAULT_POLL_INTERVAL;
     };
     let seconds = (value / 1000.0).clamp(

@@ -24,7 +24,7 @@ pub(super) struct Questions {
     timeout: Duration,
     /// The input requests of the latest state.
     open: BTreeMap<String, Json>,
-    asking: Option<(Claim, BoxFuture<'static, Result<BTreeMap<String, Json>>>)>,
+    asking: Option<(Claim, HostAnswers)>,
     sending: Option<(Claim, Call)>,
     /// When answers may be sent again, and the failures in a row.
     retry_at: Instant,
@@ -32,6 +32,9 @@ pub(super) struct Questions {
     /// The keys whose answers the server refused.
     refused: Option<(Vec<String>, RpcError)>,
 }
+
+/// The future of the answers of the host, by key.
+type HostAnswers = BoxFuture<'static, Result<BTreeMap<String, Json>>>;
 
 /// What happened to the answers.
 #[derive(Debug)]

@@ -57,7 +57,7 @@ impl Network {
         let (mode, service) = (state.mode, state.service.clone());
         let connection = tokio::spawn(async move {
             match mode {
-                Mode::Server => drop(service.serve_connection(stream).await),
+                Mode::Server => service.serve_connection(stream).await,
                 Mode::Closed => drop(stream),
                 Mode::Status(status) => refuse(stream, status).await,
             }

@@ -149,18 +149,18 @@ async fn a_host_that_refuses_ends_the_call_and_the_task() {
     assert_eq!(server.count("tasks/update"), 0);
 }
 
-/// A host that answers when it is told to, and how many questions it was asked, and how many are open.
-fn slow_host() -> (Host, Arc<Notify>, Arc<Mutex<(usize, usize)>>) {
-    struct Open(Arc<Mutex<(usize, usize)>>);
+/// How many questions a host was asked, and how many are open.
+type Counts = Arc<Mutex<(usize, usize)>>;
+
+/// A host that answers when it is told to.
+fn slow_host() -> (Host, Arc<Notify>, Counts) {
+    struct Open(Counts);
     impl Drop for Open {
         fn drop(&mut self) {
             self.0.lock().unwrap().1 -= 1;
         }
     }
-    let (answer, counts) = (
-        Arc::new(Notify::new()),
-        Arc::<Mutex<(usize, usize)>>::default(),
-    );
+    let (answer, counts) = (Arc::new(Notify::new()), Counts::default());
     let (notify, asked) = (answer.clone(), counts.clone());
     let host = Host::new().elicitation(move |_| {
         {
