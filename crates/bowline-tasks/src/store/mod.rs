@@ -43,6 +43,12 @@ pub use record::{
     Attempt, Fence, NewTask, RunMode, TaskOutcome, TaskRecord, TaskRequest, TaskStatus, Version,
 };
 
+#[cfg(feature = "sqlite")]
+mod sqlite;
+#[cfg(feature = "sqlite")]
+#[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
+pub use sqlite::SqliteStore;
+
 /// The future of a [`TaskStore`] method.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
