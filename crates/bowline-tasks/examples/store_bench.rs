@@ -45,7 +45,10 @@ async fn measure(directory: &Path) -> Result<(), StoreError> {
     let bytes = ["tasks.db", "tasks.db-wal"]
         .map(|name| std::fs::metadata(directory.join(name)).map_or(0, |file| file.len()));
     let per_task = bytes[0] / stored.len() as u64;
-    println!("{per_task} bytes per task on disk, log of {} bytes", bytes[1]);
+    println!(
+        "{per_task} bytes per task on disk, log of {} bytes",
+        bytes[1]
+    );
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 
 use bowline_tasks::TaskId;
@@ -12,7 +12,7 @@ use bowline_tasks::store::{
     Updated,
 };
 
-use super::check_integrity;
+use super::{check_integrity, this_test_binary};
 use crate::fixture::{TempDir, json, replica, task};
 
 #[tokio::test]
@@ -55,13 +55,7 @@ enum Progress {
 /// Starts a process that writes, kills it after a random number of acknowledgements, and returns the last one of each
 /// task, with those that were on their way.
 fn run_and_kill(path: &Path) -> BTreeMap<TaskId, Progress> {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "sqlite::crash::write_until_killed",
-            "--ignored",
-            "--nocapture",
-        ])
+    let mut child = this_test_binary("sqlite::crash::write_until_killed")
         .env(PATH_VARIABLE, path)
         .stdout(Stdio::piped())
         .spawn()

@@ -1,6 +1,7 @@
 //! `SqliteStore`: what it does when its file, its disk or its process fails.
 
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -43,6 +44,13 @@ fn lock(path: &Path) -> Connection {
     let connection = Connection::open(path).unwrap();
     connection.execute_batch("BEGIN IMMEDIATE").unwrap();
     connection
+}
+
+/// A command that runs an ignored test in another process.
+fn this_test_binary(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--ignored", "--nocapture"]);
+    command
 }
 
 /// Queues an operation, which does not end before it is awaited.
