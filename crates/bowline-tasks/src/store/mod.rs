@@ -54,8 +54,9 @@ pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>
 
 /// A store of tasks that one or more processes share.
 ///
-/// [`MemoryStore`] is one for a single process. The methods are made for any database with transactions. In Postgres,
-/// for example, [`claim`](Self::claim) selects `FOR UPDATE SKIP LOCKED` and [`changes`](Self::changes) is a `LISTEN`.
+/// [`MemoryStore`] is one for a single process, `SqliteStore` one for the processes of a machine. The methods are made for
+/// any database with transactions. In Postgres, for example, [`claim`](Self::claim) selects `FOR UPDATE SKIP LOCKED` and
+/// [`changes`](Self::changes) is a `LISTEN`.
 ///
 /// Rules for all methods:
 ///

@@ -1,6 +1,6 @@
 //! Stores for the laws: two handles to the same tasks, and a clock that a test moves.
 
-use std::path::PathBuf;
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,8 +17,8 @@ pub(crate) struct Stores {
     pub(crate) first: Arc<dyn TaskStore>,
     pub(crate) second: Arc<dyn TaskStore>,
     pub(crate) clock: TestClock,
-    /// Removes the files of the stores when the test is over.
-    pub(crate) _files: Option<TempDir>,
+    /// Removes the files of the stores when it is dropped.
+    pub(crate) _files: Box<dyn Any + Send>,
 }
 
 /// Two processes cannot share memory, so both handles are the same store.
@@ -29,30 +29,7 @@ pub(crate) fn memory(limits: StoreLimits) -> Stores {
         first: store.clone(),
         second: store,
         clock,
-        _files: None,
-    }
-}
-
-/// A directory that is removed when it is dropped.
-pub(crate) struct TempDir(PathBuf);
-
-impl TempDir {
-    pub(crate) fn new() -> Self {
-        let name = format!("bowline-tasks-{}", TaskId::random().unwrap());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
-    pub(crate) fn join(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        // On Windows a thread of a store may still have a file open.
-        let _ = std::fs::remove_dir_all(&self.0);
+        _files: Box::new(()),
     }
 }
 

@@ -12,6 +12,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use super::StoreError;
 use super::error::{Failure, file_error};
 use crate::store::clock::duration_millis;
+use crate::sync::Mutex;
 
 /// A database file that belongs to this crate.
 #[derive(Debug)]
@@ -28,7 +29,11 @@ impl Database {
         let name: Arc<str> = format!("the task store {}", path.display()).into();
         // SQLite would interpret a relative path such as `:memory:` or `file:a?mode=ro`.
         let path = path::absolute(path).map_err(|error| file_error(&name, error))?;
-        create_private(&path).map_err(|error| file_error(&name, error))?;
+        let created = {
+            let _turn = FILE_CREATION.lock();
+            create_private(&path)
+        };
+        created.map_err(|error| file_error(&name, error))?;
         Ok(Self {
             path,
             name,
@@ -221,6 +226,10 @@ fn is_busy(error: &rusqlite::Error) -> bool {
         Some(ErrorCode::DatabaseBusy | ErrorCode::FileLockingProtocolFailed)
     )
 }
+
+/// Closing a descriptor releases all POSIX locks of the process on its file. So this process must not have a connection to the
+/// file before the descriptor that created it is closed.
+static FILE_CREATION: Mutex<()> = Mutex::new(());
 
 /// "Bowl" in ASCII.
 const APPLICATION_ID: i64 = 0x426f_776c;

@@ -8,8 +8,8 @@ use bowline_tasks::store::{
 };
 use bowline_types::Json;
 
-use super::{check_integrity, close, lock, start};
-use crate::fixture::{TempDir, json, replica, task};
+use super::{TempDir, check_integrity, close, lock, start};
+use crate::fixture::{json, replica, task};
 
 #[tokio::test]
 async fn operations_that_wait_are_committed_together() {

@@ -12,8 +12,8 @@ use bowline_tasks::store::{
     Updated,
 };
 
-use super::{check_integrity, this_test_binary};
-use crate::fixture::{TempDir, json, replica, task};
+use super::{TempDir, check_integrity, this_test_binary};
+use crate::fixture::{json, replica, task};
 
 #[tokio::test]
 async fn what_was_acknowledged_survives_a_kill_at_any_moment() {

@@ -10,8 +10,8 @@ use bowline_tasks::store::{
 use bowline_types::Json;
 use rusqlite::Connection;
 
-use super::{check_integrity, lock, start};
-use crate::fixture::{TempDir, replica, task};
+use super::{TempDir, check_integrity, lock, start};
+use crate::fixture::{replica, task};
 
 #[tokio::test]
 async fn a_full_disk_loses_nothing_and_the_store_recovers() {

@@ -3,8 +3,8 @@
 use bowline_tasks::store::{ChangeHint, SqliteStore, TaskStore as _};
 use rusqlite::Connection;
 
-use super::two_processes;
-use crate::fixture::{LEASE, SECOND, TempDir, replica, task};
+use super::{TempDir, two_processes};
+use crate::fixture::{LEASE, SECOND, replica, task};
 
 #[tokio::test]
 async fn other_processes_see_removals() {

@@ -8,13 +8,16 @@ use std::task::{Context, Poll, Waker};
 use bowline_tasks::store::{SqliteStore, StoreError, StoreFuture, StoreLimits, TaskStore as _};
 use rusqlite::Connection;
 
-use crate::fixture::{Stores, TempDir, TestClock};
+use crate::fixture::{Stores, TestClock};
 
 mod commits;
 mod crash;
 mod failures;
 mod hints;
 mod opening;
+
+mod temp_dir;
+use temp_dir::TempDir;
 
 /// Two stores on one file.
 pub(crate) fn two_processes(limits: StoreLimits) -> Stores {
@@ -28,7 +31,7 @@ pub(crate) fn two_processes(limits: StoreLimits) -> Stores {
         first: open(),
         second: open(),
         clock: clock.clone(),
-        _files: Some(files),
+        _files: Box::new(files),
     }
 }
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use bowline_tasks::store::{SqliteStore, StoreError, TaskStore as _};
 use rusqlite::Connection;
 
-use super::{close, this_test_binary};
-use crate::fixture::{TempDir, replica, task};
+use super::{TempDir, close, this_test_binary};
+use crate::fixture::{replica, task};
 
 #[tokio::test]
 async fn a_store_that_is_opened_again_has_its_tasks() {
