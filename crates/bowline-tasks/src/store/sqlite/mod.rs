@@ -151,6 +151,14 @@ impl SqliteStore {
     }
 
     /// Sets a pragma of the writing connection, for tests of a full disk and of a database that cannot be written.
+    ///
+    /// # Errors
+    ///
+    /// If the store fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// As of [`TaskStore`].
     #[doc(hidden)]
     pub async fn set_writer_pragma(
         &self,
