@@ -54,6 +54,10 @@ pub use server::{TaskSettings, Tasks};
 
 pub mod store;
 
+pub mod client;
+#[doc(inline)]
+pub use client::{TaskCall, TaskClient, TaskHandle, TaskInfo};
+
 mod id;
 pub use id::{InvalidTaskId, ReplicaId, TaskId};
 
