@@ -3,9 +3,8 @@
 use bowline::{Args, CancelMode, Context, Tool, ToolError};
 use bowline_tasks::{TaskSettings, Tasks};
 use serde_json::json;
-use tokio::time::sleep;
 
-use crate::support::{Counter, SECOND, TestClient, hangs, server, store};
+use crate::support::{Counter, SECOND, TestClient, hangs, pass, server, store};
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_task_is_cancelled_at_once_and_its_handler_is_dropped() {
@@ -16,7 +15,7 @@ async fn a_cancelled_task_is_cancelled_at_once_and_its_handler_is_dropped() {
     );
     let mut client = TestClient::new(&server);
     let id = client.start("hangs").await;
-    sleep(SECOND).await;
+    pass(SECOND).await;
 
     let ack = client.cancel(&id).await.unwrap();
     assert_eq!(ack["resultType"], "complete");
@@ -25,7 +24,7 @@ async fn a_cancelled_task_is_cancelled_at_once_and_its_handler_is_dropped() {
     let cancelled = client.get(&id).await.unwrap();
     assert_eq!(cancelled["status"], "cancelled");
     assert_eq!(cancelled.get("result"), None);
-    sleep(SECOND / 100).await;
+    pass(SECOND / 100).await;
     assert_eq!(dropped.get(), 1);
     // A finished task acknowledges a cancel, too.
     client.cancel(&id).await.unwrap();
@@ -43,10 +42,10 @@ async fn a_task_is_cancelled_by_another_process() {
         [hangs(&dropped).with_settings(TaskSettings::new())],
     );
     let id = TestClient::new(&owner).start("hangs").await;
-    sleep(SECOND).await;
+    pass(SECOND).await;
 
     TestClient::new(&other).cancel(&id).await.unwrap();
-    sleep(SECOND / 100).await;
+    pass(SECOND / 100).await;
 
     assert_eq!(dropped.get(), 1);
     let cancelled = TestClient::new(&owner).get(&id).await.unwrap();
@@ -56,7 +55,7 @@ async fn a_task_is_cancelled_by_another_process() {
 #[tokio::test(start_paused = true)]
 async fn a_terminal_task_state_is_written_once() {
     let finishes = Tool::new("finishes", async || {
-        sleep(SECOND).await;
+        pass(SECOND).await;
         "done"
     });
     let finishes = finishes.with_settings(TaskSettings::new());
@@ -68,7 +67,7 @@ async fn a_terminal_task_state_is_written_once() {
     );
 
     client.cancel(&early).await.unwrap();
-    sleep(2 * SECOND).await;
+    pass(2 * SECOND).await;
     client.cancel(&late).await.unwrap();
 
     assert_eq!(client.get(&early).await.unwrap()["status"], "cancelled");
@@ -83,7 +82,7 @@ async fn a_handler_that_wants_to_be_told_ends_by_itself() {
         let guard = guard.on_drop();
         async move {
             cx.cancelled().await;
-            sleep(5 * SECOND).await;
+            pass(5 * SECOND).await;
             drop(guard);
             match arguments.0.fails {
                 true => Err(ToolError::new("stopped")),
@@ -105,11 +104,11 @@ async fn a_handler_that_wants_to_be_told_ends_by_itself() {
         start(&mut client, false).await,
         start(&mut client, true).await,
     );
-    sleep(SECOND).await;
+    pass(SECOND).await;
 
     for id in [&succeeds, &fails] {
         client.cancel(id).await.unwrap();
-        sleep(SECOND / 10).await;
+        pass(SECOND / 10).await;
         assert_eq!(client.get(id).await.unwrap()["status"], "working");
     }
     assert_eq!(dropped.get(), 0);

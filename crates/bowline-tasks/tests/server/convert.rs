@@ -10,9 +10,8 @@ use bowline_tasks::{TaskSettings, Tasks};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::time::sleep;
 
-use crate::support::{Counter, SECOND, TestClient, accept, server, store, store_with};
+use crate::support::{Counter, SECOND, TestClient, accept, pass, server, store, store_with};
 
 #[derive(Deserialize, JsonSchema)]
 struct Name {
@@ -26,7 +25,7 @@ fn works(seconds: u64, runs: &Counter) -> Tool {
         runs.add();
         async move {
             for second in 1..=seconds {
-                sleep(SECOND).await;
+                pass(SECOND).await;
                 cx.progress(Progress::new(second).message(format!("second {second}")));
             }
             "done"
@@ -69,7 +68,7 @@ async fn a_long_call_becomes_a_task_and_runs_on() {
         );
     }
     let id = created["taskId"].as_str().unwrap();
-    sleep(SECOND / 10).await;
+    pass(SECOND / 10).await;
     assert_eq!(client.get(id).await.unwrap()["statusMessage"], "second 2");
     let done = client.wait_for(id, "completed").await;
     assert_eq!(done["result"]["content"][0]["text"], "done");
@@ -98,7 +97,7 @@ fn greets(runs: &Counter) -> Tool {
         runs.add();
         async move {
             let first = cx.elicit::<Name>("first", "Who?").await?.name;
-            sleep(SECOND).await;
+            pass(SECOND).await;
             let second = cx.elicit::<Name>("second", "Who else?").await?.name;
             Ok::<_, ToolError>(format!("Hello, {first} and {second}!"))
         }
@@ -150,7 +149,7 @@ async fn what_was_done_as_a_call_is_journalled() {
             let first = cx.step("first", async { effects.add() }).await?;
             // Begins as a call and ends as a task.
             let step = async {
-                sleep(3 * SECOND).await;
+                pass(3 * SECOND).await;
                 effects.add()
             };
             let second = cx.step("second", step).await?;
@@ -166,7 +165,7 @@ async fn what_was_done_as_a_call_is_journalled() {
     let first = server(Tasks::new(store.clone()), [works.clone()]);
     let mut client = TestClient::new(&first);
     let id = client.start("works").await;
-    sleep(3 * SECOND).await;
+    pass(3 * SECOND).await;
     drop((client, first));
 
     let second = server(Tasks::new(store), [works]);
@@ -249,7 +248,7 @@ async fn a_cancelled_call_drops_its_handler_or_signals_it() {
             let (guard, ended) = (guarded.on_drop(), counted.clone());
             async move {
                 cx.cancelled().await;
-                sleep(SECOND).await;
+                pass(SECOND).await;
                 ended.add();
                 drop(guard);
             }
@@ -260,9 +259,9 @@ async fn a_cancelled_call_drops_its_handler_or_signals_it() {
         let mut client = TestClient::new(&server);
 
         let id = client.send("tools/call", json!({"name": "works"}));
-        sleep(SECOND).await;
+        pass(SECOND).await;
         client.cancel_request(id);
-        sleep(2 * SECOND).await;
+        pass(2 * SECOND).await;
 
         assert_eq!(dropped.get(), 1);
         let expected = usize::from(mode == CancelMode::Signal);

@@ -9,10 +9,10 @@ use bowline_tasks::{TaskSettings, Tasks};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use crate::faulty_store::FaultyStore;
-use crate::support::{Counter, SECOND, TestClient, accept, hangs, server, store};
+use crate::support::{Counter, SECOND, TestClient, accept, hangs, pass, server, store};
 
 #[derive(Deserialize, JsonSchema)]
 struct Name {
@@ -28,7 +28,7 @@ fn process(store: &Arc<MemoryStore>, tool: &Tool) -> Server {
 async fn crash(server: Server, client: TestClient) {
     drop(client);
     drop(server);
-    sleep(SECOND / 1000).await;
+    pass(SECOND / 1000).await;
 }
 
 /// Counts the runs of a handler. The first one ends with its process.
@@ -66,7 +66,7 @@ async fn a_step_with_a_journalled_result_does_not_run() {
     let first = process(&store, &works);
     let mut client = TestClient::new(&first);
     let id = client.start("works").await;
-    sleep(SECOND).await;
+    pass(SECOND).await;
     assert_eq!(effects.get(), 3);
     crash(first, client).await;
 
@@ -108,7 +108,7 @@ async fn an_interrupted_step_runs_again_or_fails_the_task() {
         let first = process(&store, &works);
         let mut client = TestClient::new(&first);
         let id = client.start("works").await;
-        sleep(SECOND).await;
+        pass(SECOND).await;
         crash(first, client).await;
 
         let second = process(&store, &works);
@@ -183,7 +183,7 @@ async fn an_answered_question_is_not_asked_again_after_a_restart() {
     client.wait_for(&id, "input_required").await;
     let answers = json!({"name": accept(json!({"name": "Ada"}))});
     client.update(&id, answers).await.unwrap();
-    sleep(SECOND).await;
+    pass(SECOND).await;
     crash(first, client).await;
 
     let second = process(&store, &greet);
@@ -248,7 +248,7 @@ async fn a_remembered_value_is_recalled_after_a_restart() {
     let first = process(&store, &works);
     let mut client = TestClient::new(&first);
     let id = client.start("works").await;
-    sleep(SECOND).await;
+    pass(SECOND).await;
     crash(first, client).await;
 
     let second = process(&store, &works);
@@ -309,9 +309,9 @@ async fn a_process_that_lost_its_lease_writes_nothing() {
         let (run, guard) = (counted.add(), guarded.on_drop());
         async move {
             let _guard = guard;
-            sleep(SECOND).await;
+            pass(SECOND).await;
             let text = cx.step("text", async { format!("of run {run}") }).await?;
-            sleep(20 * SECOND).await;
+            pass(20 * SECOND).await;
             Ok::<_, InputError>(text)
         }
     };
@@ -325,10 +325,10 @@ async fn a_process_that_lost_its_lease_writes_nothing() {
     cut_off.set_down(true);
     let second = process(&store, &works);
     let mut client = TestClient::new(&second);
-    sleep(10 * SECOND).await;
+    pass(10 * SECOND).await;
     assert_eq!(runs.get(), 2);
     cut_off.set_down(false);
-    sleep(3 * SECOND).await;
+    pass(3 * SECOND).await;
     assert_eq!(dropped.get(), 1);
 
     let done = client.wait_for(&id, "completed").await;
@@ -342,7 +342,7 @@ async fn an_outcome_is_stored_when_the_store_is_available_again() {
     let works = move || {
         let counts = counts.clone();
         async move {
-            sleep(SECOND).await;
+            pass(SECOND).await;
             counts.add();
             "done"
         }
@@ -355,7 +355,7 @@ async fn an_outcome_is_stored_when_the_store_is_available_again() {
     let id = client.start("works").await;
 
     faulty.set_down(true);
-    sleep(30 * SECOND).await;
+    pass(30 * SECOND).await;
     assert_eq!(counted.get(), 1);
     let error = client.get(&id).await.unwrap_err();
     assert_eq!(error["message"], "the task store is busy; try again later");
@@ -406,7 +406,7 @@ async fn a_thousand_tasks_of_a_dead_process_end_once() {
     for _ in 0..1000 {
         ids.push(client.start("works").await);
     }
-    sleep(SECOND).await;
+    pass(SECOND).await;
     assert_eq!(effects.get(), 1000);
     crash(first, client).await;
 
@@ -414,7 +414,7 @@ async fn a_thousand_tasks_of_a_dead_process_end_once() {
     let mut client = TestClient::new(&processes[0]);
     let mut other = TestClient::new(&processes[1]);
     other.get(&ids[0]).await.unwrap();
-    sleep(10 * SECOND).await;
+    pass(10 * SECOND).await;
 
     for id in &ids {
         assert_eq!(client.get(id).await.unwrap()["status"], "completed");

@@ -11,6 +11,8 @@ use bowline_tasks::store::{
 };
 use bowline_tasks::{ReplicaId, TaskId};
 
+use crate::support::pass;
+
 /// A process's access to a shared store, without hints on changes.
 #[derive(Clone)]
 pub(crate) struct FaultyStore {
@@ -58,7 +60,7 @@ impl TaskStore for FaultyStore {
         let delay = *self.creation_delay.lock().unwrap();
         self.access(Box::pin(async move {
             let created = self.inner.create(task).await;
-            tokio::time::sleep(delay).await;
+            pass(delay).await;
             created
         }))
     }

@@ -8,15 +8,14 @@ use bowline_tasks::store::{StoreLimits, TaskStore as _};
 use bowline_tasks::{TaskSettings, Tasks};
 use bowline_types::ErrorCode;
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
 use crate::faulty_store::FaultyStore;
-use crate::support::{Counter, SECOND, TestClient, hangs, server, store, store_with};
+use crate::support::{Counter, SECOND, TestClient, hangs, pass, server, store, store_with};
 
 /// Works for 3 seconds.
 fn slow() -> Tool {
     let work = async || {
-        sleep(3 * SECOND).await;
+        pass(3 * SECOND).await;
         "done"
     };
     Tool::new("slow", work).with_settings(TaskSettings::new())
@@ -180,13 +179,13 @@ async fn a_predicate_decides_by_the_arguments() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_without_settings_does_not_become_a_task() {
-    let plain = Tool::new("plain", async || sleep(100 * SECOND).await);
+    let plain = Tool::new("plain", async || pass(100 * SECOND).await);
     let server = server(Tasks::new(store()), [plain]);
     let mut client = TestClient::new(&server);
 
     let params = json!({"name": "plain"});
     let id = client.send("tools/call", params);
-    sleep(101 * SECOND).await;
+    pass(101 * SECOND).await;
 
     assert_eq!(client.answer(id).await.unwrap()["resultType"], "complete");
 }
@@ -197,7 +196,7 @@ async fn progress_messages_become_the_status_at_most_once_a_second() {
         for step in 0..30 {
             cx.log(bowline::types::LoggingLevel::Error, json!("not sent"));
             cx.progress(Progress::new(step).message(format!("step {step}")));
-            sleep(SECOND / 10).await;
+            pass(SECOND / 10).await;
         }
         cx.progress(Progress::new(30).message("last"));
         "done"
@@ -238,9 +237,9 @@ async fn a_task_whose_time_to_live_has_ended_fails_and_is_deleted_later() {
     let mut client = TestClient::new(&server);
 
     let id = client.start("hangs").await;
-    sleep(9 * SECOND).await;
+    pass(9 * SECOND).await;
     assert_eq!(client.get(&id).await.unwrap()["status"], "working");
-    sleep(2 * SECOND).await;
+    pass(2 * SECOND).await;
 
     let expired = client.get(&id).await.unwrap();
     assert_eq!(expired["status"], "failed");
@@ -249,7 +248,7 @@ async fn a_task_whose_time_to_live_has_ended_fails_and_is_deleted_later() {
         "the time to live of the task has ended"
     );
     assert_eq!(dropped.get(), 1);
-    sleep(30 * SECOND).await;
+    pass(30 * SECOND).await;
     assert_eq!(client.get(&id).await.unwrap_err()["code"], -32602);
 }
 
@@ -266,7 +265,7 @@ async fn a_quota_refuses_the_call_and_names_the_limit() {
     assert_eq!(error["code"], -32603);
     assert_eq!(error["data"]["limit"], "unfinished_tasks");
     assert_eq!(error["data"]["isRetryable"], true);
-    sleep(4 * SECOND).await;
+    pass(4 * SECOND).await;
     client.start("slow").await;
 }
 
@@ -301,11 +300,11 @@ async fn a_call_that_is_cancelled_before_its_answer_leaves_no_task() {
     let mut client = TestClient::of_principal(&server, "ada");
 
     let id = client.send("tools/call", json!({"name": "hangs"}));
-    sleep(SECOND / 2).await;
+    pass(SECOND / 2).await;
     let stored = store.list("ada", None, 10).await.unwrap();
     assert_eq!(stored.tasks.len(), 1);
     client.cancel_request(id);
-    sleep(SECOND / 10).await;
+    pass(SECOND / 10).await;
 
     let stored = store.list("ada", None, 10).await.unwrap();
     assert_eq!(stored.tasks, []);
@@ -355,12 +354,12 @@ async fn a_dropped_server_drops_its_running_tasks() {
     );
     let mut client = TestClient::new(&server);
     client.start("hangs").await;
-    sleep(SECOND).await;
+    pass(SECOND).await;
     assert_eq!(dropped.get(), 0);
 
     drop(client);
     drop(server);
-    sleep(Duration::from_millis(1)).await;
+    pass(Duration::from_millis(1)).await;
 
     assert_eq!(dropped.get(), 1);
 }

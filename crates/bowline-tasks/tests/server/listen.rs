@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::support::{SECOND, TestClient, accept, server, store};
+use crate::support::{SECOND, TestClient, accept, pass, server, store};
 
 #[derive(Deserialize, JsonSchema)]
 struct Name {
@@ -15,7 +15,7 @@ struct Name {
 
 fn greet() -> Tool {
     let greet = async |cx: Context| -> Result<String, ToolError> {
-        tokio::time::sleep(SECOND).await;
+        pass(SECOND).await;
         let name = cx.elicit::<Name>("name", "Who?").await?.name;
         Ok(format!("Hello, {name}!"))
     };

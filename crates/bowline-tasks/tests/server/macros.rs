@@ -3,9 +3,8 @@
 use bowline::{Context, tool};
 use bowline_tasks::{TaskSettings, Tasks};
 use serde_json::json;
-use tokio::time::sleep;
 
-use crate::support::{SECOND, TestClient, store};
+use crate::support::{SECOND, TestClient, pass, store};
 
 /// A task.
 #[tool(task)]
@@ -22,7 +21,7 @@ async fn insists() -> &'static str {
 /// A task after two seconds.
 #[tool(task(at_most_once, after = "2s", ttl = "1m"))]
 async fn takes(cx: Context, seconds: u32) -> &'static str {
-    sleep(seconds * SECOND).await;
+    pass(seconds * SECOND).await;
     drop(cx);
     "done"
 }
@@ -30,7 +29,7 @@ async fn takes(cx: Context, seconds: u32) -> &'static str {
 /// The same, for any extension.
 #[tool(settings(TaskSettings::new().after(2 * SECOND)))]
 async fn takes_as_long(seconds: u32) -> &'static str {
-    sleep(seconds * SECOND).await;
+    pass(seconds * SECOND).await;
     "done"
 }
 

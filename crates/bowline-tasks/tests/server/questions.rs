@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::support::{SECOND, TestClient, accept, server, store};
+use crate::support::{SECOND, TestClient, accept, pass, server, store};
 
 #[derive(Deserialize, JsonSchema)]
 struct Name {
@@ -114,7 +114,7 @@ async fn a_question_that_the_handler_gives_up_is_withdrawn() {
     let gives_up = async |cx: Context| -> Result<String, ToolError> {
         let question = async { cx.elicit::<Name>("name", "Who?").await };
         if tokio::time::timeout(3 * SECOND, question).await.is_err() {
-            tokio::time::sleep(10 * SECOND).await;
+            pass(10 * SECOND).await;
         }
         Ok("nobody".to_owned())
     };

@@ -3,9 +3,9 @@
 use bowline::exchange::InputError;
 use bowline::{Context, Tool};
 use bowline_tasks::{TaskSettings, Tasks};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use crate::support::{Counter, SECOND, TestClient, hangs, server, store};
+use crate::support::{Counter, SECOND, TestClient, hangs, pass, server, store};
 
 #[tokio::test(start_paused = true)]
 async fn a_resumable_task_is_released_and_another_process_takes_it_over() {
@@ -16,16 +16,16 @@ async fn a_resumable_task_is_released_and_another_process_takes_it_over() {
     let id = TestClient::new(&first).start("hangs").await;
     let mut client = TestClient::new(&second);
     client.get(&id).await.unwrap();
-    sleep(SECOND).await;
+    pass(SECOND).await;
 
     first.shut_down(60 * SECOND);
-    sleep(SECOND / 100).await;
+    pass(SECOND / 100).await;
     assert_eq!(dropped.get(), 1);
     // Its lease would last for 5 seconds more.
-    sleep(2 * SECOND).await;
+    pass(2 * SECOND).await;
 
     client.cancel(&id).await.unwrap();
-    sleep(SECOND / 100).await;
+    pass(SECOND / 100).await;
     assert_eq!(dropped.get(), 2);
 }
 
@@ -39,7 +39,7 @@ async fn a_step_in_progress_is_finished_before_its_task_is_released() {
         async move {
             for name in ["one", "two"] {
                 let step = async {
-                    sleep(5 * SECOND).await;
+                    pass(5 * SECOND).await;
                     effects.add()
                 };
                 cx.step(name, step).await?;
@@ -54,7 +54,7 @@ async fn a_step_in_progress_is_finished_before_its_task_is_released() {
     let id = TestClient::new(&first).start("works").await;
     let mut client = TestClient::new(&second);
     client.get(&id).await.unwrap();
-    sleep(SECOND).await;
+    pass(SECOND).await;
 
     first.shut_down(60 * SECOND);
     let done = client.wait_for(&id, "completed").await;
@@ -66,7 +66,7 @@ async fn a_step_in_progress_is_finished_before_its_task_is_released() {
 #[tokio::test(start_paused = true)]
 async fn a_task_that_cannot_be_resumed_may_end_within_the_grace_period() {
     let works = Tool::new("works", async || {
-        sleep(20 * SECOND).await;
+        pass(20 * SECOND).await;
         "done"
     });
     let works = works.with_settings(TaskSettings::new());
@@ -92,7 +92,7 @@ async fn a_task_that_does_not_end_within_the_grace_period_is_dropped_and_fails_e
     let id = TestClient::new(&first).start("hangs").await;
 
     first.shut_down(10 * SECOND);
-    sleep(9 * SECOND).await;
+    pass(9 * SECOND).await;
     assert_eq!(dropped.get(), 0);
     let failed = TestClient::new(&second).wait_for(&id, "failed").await;
 

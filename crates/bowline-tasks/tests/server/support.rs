@@ -1,6 +1,7 @@
 //! Servers with a store whose clock is tokio's, and scripted clients.
 
 use std::collections::VecDeque;
+use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use bowline::{Server, Tool};
 use bowline_tasks::Tasks;
 use bowline_tasks::store::{MemoryStore, StoreLimits, Timestamp};
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
@@ -176,7 +177,7 @@ impl TestClient {
             if last["status"] == status {
                 return last;
             }
-            tokio::time::sleep(SECOND / 10).await;
+            pass(SECOND / 10).await;
         }
         panic!("expected the status `{status}`, got {last}");
     }
@@ -193,6 +194,11 @@ impl TestClient {
 
 pub(crate) fn modern() -> &'static Dialect {
     Dialect::of("2026-07-28").unwrap()
+}
+
+/// Lets this time pass, with all that happens in it.
+pub(crate) async fn pass(time: Duration) {
+    timeout(time, pending::<()>()).await.unwrap_err();
 }
 
 /// The answer to an elicitation.
