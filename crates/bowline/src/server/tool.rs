@@ -404,6 +404,7 @@ impl Tool {
         if settings.requires_extension() {
             self.extensions.push(T::EXTENSION.to_owned());
         }
+        settings.describe(&mut self.definition);
         self.settings.insert(settings);
         self.settings_extensions.push(T::EXTENSION);
         self
