@@ -7,6 +7,7 @@ use bowline::exchange::BoxFuture;
 use bowline::types::ElicitResult;
 use bowline::{Error, Json, Result};
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
 use super::{modern, modern_with, protocol_error};
 
@@ -61,7 +62,7 @@ async fn the_timeouts_and_the_progress_callback_are_those_of_a_call() {
     let waits = |cx: ExtensionCall| -> BoxFuture<'static, Result<Json>> {
         Box::pin(async move {
             for step in 1..=3 {
-                tokio::time::sleep(Duration::from_secs(6)).await;
+                sleep(Duration::from_secs(6)).await;
                 cx.progress(step);
             }
             std::future::pending().await
@@ -73,7 +74,7 @@ async fn the_timeouts_and_the_progress_callback_are_those_of_a_call() {
         .complete_with("tools/call", (), waits)
         .idle_timeout(Duration::from_secs(10));
     let call = call.on_progress(move |report| drop(progress.send(report.progress)));
-    let began = tokio::time::Instant::now();
+    let began = Instant::now();
     let idle = call.await.unwrap_err();
     let total = client
         .complete_with("tools/call", (), waits)
