@@ -1,5 +1,6 @@
 //! Renews the leases of the running tasks, and claims the tasks of processes that have died.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,15 +25,17 @@ pub(super) async fn keep_leases(env: &Env, server: &WeakServer) -> Infallible {
         let kept = async {
             // First: an own lease that expired while the process was suspended is renewed, and not claimed.
             renew(env).await?;
-            claim(env, server).await?;
-            remove_expired(env, &mut next_removal).await
+            remove_expired(env, &mut next_removal).await?;
+            claim(env, server).await
         };
         match kept.await {
-            Ok(()) => {
+            Ok(claimed) => {
                 if backoff.take().is_some() {
                     tracing::info!("the task store is available again");
                 }
-                tokio::time::sleep(interval).await;
+                if claimed == Claimed::All {
+                    tokio::time::sleep(interval).await;
+                }
             }
             Err(error) => {
                 if backoff.is_none() {
@@ -70,12 +73,21 @@ fn among<'a>(
     runs: &'a [Arc<TaskRun>],
     ids: &'a [TaskId],
 ) -> impl Iterator<Item = &'a Arc<TaskRun>> {
-    let ids: std::collections::HashSet<_> = ids.iter().copied().collect();
+    let ids: BTreeSet<_> = ids.iter().copied().collect();
     runs.iter().filter(move |run| ids.contains(&run.id))
 }
 
+/// Whether tasks are left that this process can claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Claimed {
+    All,
+    /// The leases of this process must be renewed first.
+    Some,
+}
+
 /// Takes over tasks whose lease has expired.
-async fn claim(env: &Env, server: &WeakServer) -> Result<(), StoreError> {
+async fn claim(env: &Env, server: &WeakServer) -> Result<Claimed, StoreError> {
+    let started = Instant::now();
     while !env.runs.is_draining() {
         let claimed = env
             .store
@@ -89,12 +101,15 @@ async fn claim(env: &Env, server: &WeakServer) -> Result<(), StoreError> {
                 Resumed::Overloaded => has_capacity = false,
             }
         }
-        // Others may have capacity; this process looks again at the next interval.
+        // Others may have capacity; this process looks again after the interval.
         if count < MAX_CLAIMED || !has_capacity {
             break;
         }
+        if started.elapsed() >= env.options.renew_every / 2 {
+            return Ok(Claimed::Some);
+        }
     }
-    Ok(())
+    Ok(Claimed::All)
 }
 
 /// Removes records after their time, a bounded number at a time.

@@ -71,11 +71,10 @@ async fn change(
 fn answers(record: &TaskRecord, params: &UpdateTaskParams) -> Option<TaskChange> {
     let responses = params.input_responses.iter();
     let open = responses.filter(|(key, _)| record.questions.contains_key(*key));
-    let change = open.fold(None, |change: Option<TaskChange>, (key, answer)| {
+    open.fold(None, |change: Option<TaskChange>, (key, answer)| {
         let change = change.unwrap_or_default();
         Some(change.answer(key, answer.clone()))
-    });
-    change
+    })
 }
 
 /// Returns the change that cancels a task: at once, unless its handler only wants to be told.

@@ -77,16 +77,16 @@ use store_errors::to_rpc_error;
 /// # Examples
 ///
 /// ```
-/// use bowline::{Context, Server, Tool, ToolError};
-/// use bowline_tasks::{TaskSettings, Tasks};
+/// use bowline::{Context, Server, ToolError, tool};
+/// use bowline_tasks::Tasks;
 ///
 /// # async fn fetch() -> String { String::new() }
+/// #[tool(task(resumable))]
 /// async fn convert(cx: Context) -> Result<String, ToolError> {
 ///     let page = cx.step("fetch", fetch()).await?;
 ///     Ok(page.to_uppercase())
 /// }
 ///
-/// let convert = Tool::new("convert", convert).with_settings(TaskSettings::new().resumable());
 /// let server = Server::new("documents", "1.0.0").tool(convert).extension(Tasks::in_memory());
 /// ```
 pub struct Tasks {
@@ -156,6 +156,28 @@ impl Tasks {
     #[must_use]
     pub fn in_memory() -> Self {
         Self::new(MemoryStore::new())
+    }
+
+    /// Creates the extension with tasks in an SQLite database, which is created if it does not exist. Several processes
+    /// of one machine can use the same database; see [`SqliteStore`](crate::store::SqliteStore).
+    ///
+    /// # Errors
+    ///
+    /// As of [`SqliteStore::open`](crate::store::SqliteStore::open).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use bowline::Server;
+    /// use bowline_tasks::Tasks;
+    ///
+    /// let server = Server::new("documents", "1.0.0").extension(Tasks::sqlite("tasks.db")?);
+    /// # Ok::<(), bowline_tasks::store::StoreError>(())
+    /// ```
+    #[cfg(feature = "sqlite")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
+    pub fn sqlite(path: impl AsRef<std::path::Path>) -> Result<Self, StoreError> {
+        crate::store::SqliteStore::open(path).map(Self::new)
     }
 
     /// Sets the time to live of tasks from their creation, after which they fail; `None` is unlimited. Default: 1 h.

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use bowline::exchange::InputError;
 use bowline_types::RpcError;
 use tokio::sync::{Notify, watch};
 
@@ -29,6 +30,8 @@ pub(super) struct TaskRun {
     outbox: Mutex<Outbox>,
     outbox_filled: Notify,
     drain: Mutex<DrainState>,
+    /// The text and the JSON-RPC error of the last question that failed a check.
+    rejected: Mutex<Option<(String, RpcError)>>,
 }
 
 /// The record as this process last saw it, and why the run must stop.
@@ -46,7 +49,7 @@ pub(super) enum Stop {
     Fail(RpcError),
     /// Another process is to take over.
     Release,
-    /// The caller never got the id; the record is deleted.
+    /// The caller never got the id. The runner deletes the record.
     Discard,
 }
 
@@ -85,6 +88,7 @@ impl TaskRun {
             outbox: Mutex::default(),
             outbox_filled: Notify::new(),
             drain: Mutex::default(),
+            rejected: Mutex::default(),
         }
     }
 
@@ -121,9 +125,18 @@ impl TaskRun {
         });
     }
 
-    /// Returns whether the caller never got the id of the task.
-    pub(super) fn is_discarded(&self) -> bool {
-        self.view.borrow().stop == Some(Stop::Discard)
+    /// Keeps the error of a question that was not asked because a check failed.
+    pub(super) fn reject(&self, error: &InputError) {
+        let rejected = (error.to_string(), error.to_rpc_error());
+        *self.rejected.lock() = Some(rejected);
+    }
+
+    /// Returns the JSON-RPC error of a handler that failed with the text of a rejected question. A client may be able
+    /// to provide what it lacks, and a model is not.
+    pub(super) fn take_rejected(&self, failure: &str) -> Option<RpcError> {
+        let rejected = self.rejected.lock().take();
+        let rejected = rejected.filter(|(text, _)| text == failure);
+        rejected.map(|(_, error)| error)
     }
 
     /// Waits until the run must stop.

@@ -6,14 +6,14 @@ use std::time::Duration;
 use bowline::CancelMode;
 use bowline::exchange::Outcome;
 use bowline::server::RunningTool;
-use bowline_types::{CallToolResult, ErrorCode, Json, RpcError};
+use bowline_types::{CallToolResult, ContentBlock, ErrorCode, Json, RpcError};
 use tokio::time::{Instant, sleep_until};
 
 use super::retry::Backoff;
 use super::run::{Outbox, Stop, TaskRun, Written, shown};
 use super::store_errors::{chain, to_rpc_error};
 use crate::TaskId;
-use crate::store::{TaskChange, TaskOutcome, TaskStore};
+use crate::store::{TaskChange, TaskOutcome, TaskRecord, TaskStore};
 
 /// A task whose handler is to run.
 pub(super) struct TaskToRun {
@@ -53,9 +53,6 @@ pub(super) async fn run_task(task: TaskToRun) {
             }
         }
     }
-    if run.is_discarded() {
-        delete(&*run.store, run.id).await;
-    }
 }
 
 /// Runs the handler, and signals it when the caller cancels the task.
@@ -87,7 +84,7 @@ async fn end(run: &TaskRun, stop: Stop) {
         Stop::Lost => {
             tracing::debug!(task = %shown(run.id), "stopped a task that is finished or held elsewhere");
         }
-        // Deleted at the end.
+        // The runner deletes the record.
         Stop::Discard => {}
         Stop::Fail(error) => finish(run, TaskOutcome::Failed(error)).await,
         Stop::Release => {
@@ -105,23 +102,39 @@ async fn finish(run: &TaskRun, outcome: TaskOutcome) {
     let unstored = UnstoredOutcome(run.id);
     // The last message must not be lost to the limit of one write a second.
     let last_message = run.take_outbox(true).status_message;
-    if let Err(error) = run
+    let mut written = run
         .write_with_retries(finishing(outcome, last_message))
-        .await
-    {
+        .await;
+    if let Err(error) = &written {
         // Refused, such as a result that is too large.
-        let mut refused = to_rpc_error(&error);
+        let mut refused = to_rpc_error(error);
         refused.message = format!(
             "failed to store the outcome of the task: {}",
             refused.message
         );
         let refused = finishing(TaskOutcome::Failed(refused), None);
-        if let Err(error) = run.write_with_retries(refused).await {
+        written = run.write_with_retries(refused).await;
+    }
+    unstored.resolved();
+    match written {
+        Ok(Written::Done) => {}
+        Ok(Written::Lost) => log_lost(run),
+        Err(error) => {
             let error = chain(&error);
             tracing::error!(task = %shown(run.id), %error, "failed to store the outcome of a task");
         }
     }
-    unstored.stored();
+}
+
+fn log_lost(run: &TaskRun) {
+    let task = shown(run.id);
+    match run.with_record(TaskRecord::is_finished) {
+        true => tracing::debug!(%task, "dropped the outcome of a task that was cancelled before"),
+        false => tracing::warn!(
+            %task,
+            "dropped the outcome of a task whose lease was lost; another process resumes or fails it"
+        ),
+    }
 }
 
 /// Returns the change that finishes a task. The status of a failed one is the message of its error.
@@ -140,30 +153,31 @@ pub(super) fn finishing(outcome: TaskOutcome, last_message: Option<String>) -> T
 /// Returns the outcome of a task whose handler has ended.
 fn task_outcome(run: &TaskRun, outcome: Outcome) -> TaskOutcome {
     let is_cancelled = run.with_record(|record| record.is_cancel_requested);
+    let failure = outcome.as_ref().ok().and_then(tool_failure);
     match outcome {
         // A handler that was told to stop and then fails has stopped; one that succeeds was faster.
-        Ok(result) if is_cancelled && is_tool_error(&result) => TaskOutcome::Cancelled,
-        Err(_) if is_cancelled => TaskOutcome::Cancelled,
-        Ok(result) => TaskOutcome::Completed(complete_result(result)),
+        _ if is_cancelled && (outcome.is_err() || failure.is_some()) => TaskOutcome::Cancelled,
+        Ok(result) => match failure.and_then(|text| run.take_rejected(&text)) {
+            Some(error) => TaskOutcome::Failed(error),
+            None => TaskOutcome::Completed(complete_result(&result)),
+        },
         Err(error) => TaskOutcome::Failed(error),
     }
 }
 
 /// Returns the result with the `resultType` that it would have as the answer of the request.
-fn complete_result(result: Json) -> Json {
+fn complete_result(result: &Json) -> Json {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Typed {
         result_type: Option<String>,
     }
-    let has_type = result
-        .decode::<Typed>()
-        .is_ok_and(|it| it.result_type.is_some());
+    let typed = result.decode::<Typed>();
+    let has_type = typed.is_ok_and(|typed| typed.result_type.is_some());
+    // The record must not keep a larger buffer alive.
     let result = result.to_unshared();
-    if has_type {
-        return result;
-    }
-    match result.clone().into_writer() {
+    let writer = (!has_type).then(|| result.clone().into_writer()).flatten();
+    match writer {
         Some(mut writer) => {
             writer.add("resultType", &Json::from_static(r#""complete""#));
             writer.close()
@@ -172,9 +186,16 @@ fn complete_result(result: Json) -> Json {
     }
 }
 
-fn is_tool_error(result: &Json) -> bool {
-    let result = result.decode::<CallToolResult>();
-    result.is_ok_and(|result| result.is_error == Some(true))
+/// Returns the first text of a tool result with `isError`; empty if it has none.
+fn tool_failure(result: &Json) -> Option<String> {
+    // Most results are none, and need not be decoded.
+    let may_be_error = result.as_str().contains("\"isError\"");
+    let result: CallToolResult = may_be_error.then(|| result.decode().ok()).flatten()?;
+    let is_error = result.is_error == Some(true);
+    is_error.then(|| match result.content.into_iter().next() {
+        Some(ContentBlock::Text(text)) => text.text,
+        _ => String::new(),
+    })
 }
 
 /// Writes status messages, at most one a second, and withdrawn questions. Never returns.
@@ -244,7 +265,7 @@ pub(super) async fn delete(store: &dyn TaskStore, id: TaskId) {
 struct UnstoredOutcome(TaskId);
 
 impl UnstoredOutcome {
-    fn stored(self) {
+    fn resolved(self) {
         std::mem::forget(self);
     }
 }

@@ -78,13 +78,13 @@ fn start(env: &Env, running: &mut JoinSet<()>, job: Job) {
                 run_task(*task).await;
             });
         }
-        Job::Discard(id) => match env.runs.get(id) {
-            Some(run) => run.stop(Stop::Discard),
-            None => {
-                let store = env.store.clone();
-                running.spawn(async move { delete(&*store, id).await });
+        Job::Discard(id) => {
+            if let Some(run) = env.runs.get(id) {
+                run.stop(Stop::Discard);
             }
-        },
+            let store = env.store.clone();
+            running.spawn(async move { delete(&*store, id).await });
+        }
         Job::Finish(tool) => {
             running.spawn(async move { drop(tool.await) });
         }

@@ -1,6 +1,6 @@
 //! [`RunTable`]: the tasks that this process runs.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,7 +11,7 @@ use crate::sync::Mutex;
 /// The tasks that this process runs, by their id.
 #[derive(Default)]
 pub(super) struct RunTable {
-    runs: Mutex<HashMap<TaskId, Arc<TaskRun>>>,
+    runs: Mutex<BTreeMap<TaskId, Arc<TaskRun>>>,
     is_draining: AtomicBool,
 }
 

@@ -47,7 +47,7 @@ impl CallDetails {
     /// Returns the task that is to be stored.
     pub(super) fn into_task(self, id: TaskId, env: &Env, journal: Vec<JournalEntry>) -> NewTask {
         let options = &env.options;
-        let saved = SavedCall::new(&self);
+        let saved = SavedCall::encode(&self);
         let mut task = NewTask::new(id, self.tool, env.owner, options.lease)
             .arguments(self.arguments)
             .run_mode(self.run_mode)
@@ -62,9 +62,11 @@ impl CallDetails {
         if let Some(meta) = self.meta {
             task = task.meta(meta);
         }
-        let ttl = self.ttl.or(options.ttl);
-        if let Some(ttl) = ttl.map(|ttl| ttl.min(options.max_ttl)) {
-            task = task.ttl(ttl);
+        let is_limited = options.max_ttl < Duration::MAX;
+        let longest = is_limited.then_some(options.max_ttl);
+        let ttl = self.ttl.or(options.ttl).or(longest);
+        if let Some(ttl) = ttl {
+            task = task.ttl(ttl.min(options.max_ttl));
         }
         journal.into_iter().fold(task, NewTask::journal_entry)
     }
@@ -91,7 +93,7 @@ pub(super) struct SavedCall {
 }
 
 impl SavedCall {
-    fn new(call: &CallDetails) -> Option<Json> {
+    fn encode(call: &CallDetails) -> Option<Json> {
         let principal = &call.principal;
         let subject = principal.subject();
         let saved = Self {

@@ -70,8 +70,8 @@ impl TaskSettings {
         self
     }
 
-    /// Like [`resumable`](Self::resumable), but each step runs at most once: if a step was interrupted, the task
-    /// fails.
+    /// Like [`resumable`](Self::resumable), but each step runs at most once: the task fails if a step was interrupted,
+    /// or if the handler begins one again that has failed.
     pub fn at_most_once(mut self) -> Self {
         self.run_mode = RunMode::AtMostOnce;
         self

@@ -235,8 +235,10 @@ impl InputSource for SwitchInput {
     }
 
     fn rejected(&self, error: &InputError) {
-        if let Mode::Call(Some(source)) = &*self.mode.borrow() {
-            source.rejected(error);
+        match &*self.mode.borrow() {
+            Mode::Call(Some(source)) => source.rejected(error),
+            Mode::Task(source) => source.rejected(error),
+            Mode::Call(None) | Mode::Converting => {}
         }
     }
 }

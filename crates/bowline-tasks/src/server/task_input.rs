@@ -222,6 +222,10 @@ impl InputSource for TaskInput {
     ) -> BoxFuture<'a, Result<(), InputError>> {
         Box::pin(self.finish(key, output))
     }
+
+    fn rejected(&self, error: &InputError) {
+        self.run.reject(error);
+    }
 }
 
 /// Withdraws a question when the handler no longer waits for its answer.

@@ -1,7 +1,7 @@
 //! A store that a test can make unavailable for one process.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bowline_tasks::store::{
@@ -16,6 +16,7 @@ use bowline_tasks::{ReplicaId, TaskId};
 pub(crate) struct FaultyStore {
     inner: Arc<MemoryStore>,
     is_down: Arc<AtomicBool>,
+    creation_delay: Arc<Mutex<Duration>>,
     feed: ChangeFeed,
 }
 
@@ -24,6 +25,7 @@ impl FaultyStore {
         Self {
             inner: inner.clone(),
             is_down: Arc::default(),
+            creation_delay: Arc::default(),
             feed: ChangeFeed::new(),
         }
     }
@@ -31,6 +33,11 @@ impl FaultyStore {
     /// Makes every operation of this process fail, or work again.
     pub(crate) fn set_down(&self, is_down: bool) {
         self.is_down.store(is_down, Ordering::SeqCst);
+    }
+
+    /// Makes `create` return so long after the task was stored.
+    pub(crate) fn delay_creation(&self, delay: Duration) {
+        *self.creation_delay.lock().unwrap() = delay;
     }
 
     fn access<'a, T: Send + 'a>(&self, operation: StoreFuture<'a, T>) -> StoreFuture<'a, T> {
@@ -48,7 +55,12 @@ impl FaultyStore {
 
 impl TaskStore for FaultyStore {
     fn create(&self, task: NewTask) -> StoreFuture<'_, TaskRecord> {
-        self.access(self.inner.create(task))
+        let delay = *self.creation_delay.lock().unwrap();
+        self.access(Box::pin(async move {
+            let created = self.inner.create(task).await;
+            tokio::time::sleep(delay).await;
+            created
+        }))
     }
 
     fn read(&self, id: TaskId) -> StoreFuture<'_, Option<TaskRecord>> {

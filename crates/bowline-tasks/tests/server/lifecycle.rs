@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use bowline::types::CreateMessageRequestParams;
 use bowline::{Context, Progress, RpcError, Tool, ToolError};
-use bowline_tasks::store::StoreLimits;
+use bowline_tasks::store::{StoreLimits, TaskStore as _};
 use bowline_tasks::{TaskSettings, Tasks};
 use bowline_types::ErrorCode;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use crate::faulty_store::FaultyStore;
 use crate::support::{Counter, SECOND, TestClient, hangs, server, store, store_with};
 
 /// Works for 3 seconds.
@@ -291,13 +293,43 @@ async fn a_result_that_the_store_refuses_fails_the_task() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_cancelled_before_its_answer_leaves_no_task() {
-    let server = server(Tasks::new(store()), [slow()]);
+    let (store, dropped) = (store(), Counter::default());
+    let slow_store = FaultyStore::new(&store);
+    slow_store.delay_creation(SECOND);
+    let hangs = hangs(&dropped).with_settings(TaskSettings::new());
+    let server = server(Tasks::new(slow_store), [hangs]);
+    let mut client = TestClient::of_principal(&server, "ada");
+
+    let id = client.send("tools/call", json!({"name": "hangs"}));
+    sleep(SECOND / 2).await;
+    let stored = store.list("ada", None, 10).await.unwrap();
+    assert_eq!(stored.tasks.len(), 1);
+    client.cancel_request(id);
+    sleep(SECOND / 10).await;
+
+    let stored = store.list("ada", None, 10).await.unwrap();
+    assert_eq!(stored.tasks, []);
+    assert_eq!(dropped.get(), 0);
+    client.expect_nothing().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_whose_handler_lacks_a_capability_fails_with_a_protocol_error() {
+    let asks = Tool::new("asks", async |cx: Context| -> Result<String, ToolError> {
+        let params = CreateMessageRequestParams::new(Vec::new(), 10);
+        cx.sample("prompt", &params).await?;
+        Ok("sampled".to_owned())
+    });
+    let server = server(
+        Tasks::new(store()),
+        [asks.with_settings(TaskSettings::new())],
+    );
     let mut client = TestClient::new(&server);
 
-    // Both arrive before the server runs.
-    let id = client.send("tools/call", json!({"name": "slow"}));
-    client.cancel_request(id);
-    client.expect_nothing().await;
+    let id = client.start("asks").await;
+    let failed = client.wait_for(&id, "failed").await;
+
+    assert_eq!(failed["error"]["code"], -32021);
 }
 
 #[tokio::test(start_paused = true)]

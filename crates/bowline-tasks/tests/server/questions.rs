@@ -19,7 +19,7 @@ fn greet_both() -> Tool {
     let greet = async |cx: Context| -> Result<String, ToolError> {
         let first = cx.elicit::<Name>("first", "Who?");
         let second = cx.elicit::<Name>("second", "Who else?");
-        let (first, second) = tokio::try_join!(async { first.await }, async { second.await })?;
+        let (first, second) = tokio::try_join!(first.into_future(), second.into_future())?;
         Ok(format!("Hello, {} and {}!", first.name, second.name))
     };
     Tool::new("greet", greet).with_settings(TaskSettings::new())

@@ -85,17 +85,17 @@ impl TestClient {
         method: &str,
         params: Value,
     ) -> Result<Value, Value> {
-        let id = self.send_with(method, params, json!({}));
+        let id = self.send_with(method, params, &json!({}));
         self.answer(id).await
     }
 
     /// Sends a request; returns its id.
     pub(crate) fn send(&mut self, method: &str, params: Value) -> i64 {
         let extensions = json!({"io.modelcontextprotocol/tasks": {}});
-        self.send_with(method, params, extensions)
+        self.send_with(method, params, &extensions)
     }
 
-    fn send_with(&mut self, method: &str, mut params: Value, extensions: Value) -> i64 {
+    fn send_with(&mut self, method: &str, mut params: Value, extensions: &Value) -> i64 {
         let id = self.next_id;
         self.next_id += 1;
         let capabilities = json!({"elicitation": {}, "roots": {}, "extensions": extensions});
@@ -196,6 +196,7 @@ pub(crate) fn modern() -> &'static Dialect {
 }
 
 /// The answer to an elicitation.
+#[allow(clippy::needless_pass_by_value, reason = "callers pass `json!`")]
 pub(crate) fn accept(content: Value) -> Value {
     json!({"action": "accept", "content": content})
 }

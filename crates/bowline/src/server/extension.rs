@@ -323,15 +323,15 @@ pub trait ToolSettings: Send + Sync + 'static {
     /// The identifier of the extension. [`Server::check`] fails if the server does not have it.
     const EXTENSION: &'static str;
 
+    /// Changes the definition of the tool that clients get, such as its `_meta`. By default it stays the same.
+    fn describe(&self, definition: &mut bowline_types::Tool) {
+        let _ = definition;
+    }
+
     /// Returns whether the tool can be called only by callers that declare the extension, as with
     /// [`Tool::requires_extension`](super::Tool::requires_extension). `false` by default.
     fn requires_extension(&self) -> bool {
         false
-    }
-
-    /// Changes the definition of the tool that clients get, such as its `_meta`. By default it stays the same.
-    fn describe(&self, definition: &mut bowline_types::Tool) {
-        let _ = definition;
     }
 }
 
