@@ -102,6 +102,24 @@ fn comments_and_unknown_fields_are_ignored() {
 }
 
 #[test]
+fn comments_are_counted() {
+    let mut decoder = Decoder::new(DecoderLimits::default());
+    decoder.push(Bytes::from_static(b": one\n:\ndata: a\n\n: three\n"));
+
+    let events = std::iter::from_fn(|| decoder.next()).count();
+
+    assert_eq!((events, decoder.comments()), (1, 3));
+}
+
+#[test]
+fn an_event_without_a_name_or_named_message_is_a_message() {
+    let events = events("data: a\n\nevent: message\ndata: b\n\nevent: endpoint\ndata: c\n\n");
+
+    let are_messages: Vec<_> = events.iter().map(SseEvent::is_message).collect();
+    assert_eq!(are_messages, [true, true, false]);
+}
+
+#[test]
 fn a_byte_order_mark_counts_only_at_the_start() {
     assert_eq!(data("\u{FEFF}data: a\n\n"), ["a"]);
     assert_eq!(data("\u{FEFF}\u{FEFF}data: a\n\n"), [""; 0]);

@@ -78,6 +78,13 @@ fn a_definition_has_the_members_of_its_version() {
         assert_eq!(names(&list["tools"][0]), tools[at], "{version}");
         let list = result(version, "resources/list", json!({"resources": [resource]}));
         assert_eq!(names(&list["resources"][0]), resources[at], "{version}");
+        let templates = json!({"resourceTemplates": [resource]});
+        let list = result(version, "resources/templates/list", templates);
+        assert_eq!(
+            names(&list["resourceTemplates"][0]),
+            resources[at],
+            "{version}"
+        );
     }
 }
 
