@@ -240,10 +240,10 @@ fn an_event_over_the_limit_is_an_error_after_the_events_before_it() {
 
 #[test]
 fn nothing_is_buffered_after_an_error() {
-    let mut decoder = Decoder::new(DecoderLimits { line: 4, event: 4 });
-    decoder.push("id:7\ndata\n\n12345\ndata\n\n".into());
+    let mut decoder = Decoder::new(DecoderLimits { line: 7, event: 4 });
+    decoder.push("id:7\nretry:5\n:\ndata\n\n12345678\ndata\n\n".into());
     assert!(matches!(decoder.next(), Some(Ok(_))));
-    assert_eq!(decoder.next(), Some(Err(SseLimitExceeded::Line(4))));
+    assert_eq!(decoder.next(), Some(Err(SseLimitExceeded::Line(7))));
 
     decoder.push("\n\ndata\n\n".into());
 
@@ -253,6 +253,7 @@ fn nothing_is_buffered_after_an_error() {
         Some("7"),
         "a client resumes after what it has read"
     );
+    assert_eq!((decoder.retry(), decoder.comments()), (Some(5), 1));
 }
 
 #[test]
@@ -318,6 +319,9 @@ fn a_message_is_one_line_of_data_however_its_params_are_written() {
 
     encode_frame(&message.to_frame(), &mut framed);
     assert_eq!(stream, framed);
+    for encoded in [stream, framed] {
+        assert_eq!(encoded.capacity(), encoded.len(), "allocated once");
+    }
 }
 
 #[test]
@@ -327,4 +331,13 @@ fn a_frame_is_one_line_of_data() {
     encode_frame(b"{}", &mut stream);
 
     assert_eq!(stream, b"data: {}\n\n");
+}
+
+#[test]
+fn a_comment_is_no_event_on_any_of_its_lines() {
+    let mut stream = Vec::new();
+
+    encode_comment("one\ndata: two", &mut stream);
+
+    assert_eq!(stream, b": one\n: data: two\n\n");
 }
