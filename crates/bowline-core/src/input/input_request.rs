@@ -456,6 +456,12 @@ mod tests {
     }
 
     #[test]
+    fn roots_need_a_client_that_declares_roots() {
+        assert_eq!(missing(InputKind::Roots, "{}", r#"{"roots":{}}"#), "");
+        assert_eq!(missing(InputKind::Roots, "{}", "{}"), r#"{"roots":{}}"#);
+    }
+
+    #[test]
     fn the_error_names_the_missing_capability() {
         let request = RawInputRequest::new(InputKind::Roots, None);
 
