@@ -395,6 +395,16 @@ fn the_index_built_while_decoding_equals_the_one_built_later() {
 }
 
 #[test]
+fn a_part_is_copied_if_its_frame_is_more_than_twice_as_long_and_not_small() {
+    for part in [0, 1, 100, 10_000] {
+        let limit = SMALL_FRAME + part + part;
+
+        assert!(!is_worth_copying(part, limit), "{part} of {limit}");
+        assert!(is_worth_copying(part, limit + 1), "{part} of {limit} and 1");
+    }
+}
+
+#[test]
 fn a_small_slice_does_not_keep_a_long_frame_alive() {
     let pad = "x".repeat(100_000);
     let request = r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1}"#;
