@@ -11,6 +11,7 @@ fn the_rows_are_sorted_newest_first_and_only_the_first_is_modern() {
     assert_eq!(modern, ["2026-07-28"]);
     assert_eq!(Dialect::ALL[0], Dialect::LATEST);
     assert_eq!(Dialect::ALL[1], Dialect::LATEST_LEGACY);
+    assert_ne!(Dialect::ALL[1], Dialect::LATEST);
 }
 
 #[test]
