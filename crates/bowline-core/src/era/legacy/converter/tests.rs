@@ -89,6 +89,18 @@ fn a_definition_has_the_members_of_its_version() {
 }
 
 #[test]
+fn a_single_undefined_member_is_removed() {
+    let tool = json!({"name": "t", "inputSchema": {}, "annotations": {}});
+    let prompt = json!({"name": "p", "arguments": [{"name": "a", "title": "A"}]});
+
+    let tools = result("2024-11-05", "tools/list", json!({"tools": [tool]}));
+    let prompts = result("2024-11-05", "prompts/list", json!({"prompts": [prompt]}));
+
+    assert_eq!(names(&tools["tools"][0]), ["inputSchema", "name"]);
+    assert_eq!(prompts["prompts"][0]["arguments"], json!([{"name": "a"}]));
+}
+
+#[test]
 fn prompt_arguments_have_titles_in_the_versions_that_define_them() {
     let prompt = json!({"name": "p", "title": "P", "arguments": [{"name": "a", "title": "A"}]});
 
