@@ -286,14 +286,14 @@ impl BracketStack {
         if self.depth > 0 && self.depth.is_multiple_of(64) {
             self.outer.push(self.inner);
         }
-        self.inner = self.inner << 1 | u64::from(is_object);
+        self.inner = (self.inner << 1) + u64::from(is_object);
         self.depth += 1;
     }
 
     fn pop(&mut self) {
         self.depth -= 1;
         self.inner >>= 1;
-        if self.depth > 0 && self.depth.is_multiple_of(64) {
+        if self.depth.is_multiple_of(64) {
             self.inner = self.outer.pop().unwrap_or_default();
         }
     }
@@ -319,6 +319,23 @@ mod tests {
     /// Returns whether `serde_json` accepts the text as JSON, without decoding it.
     fn serde_accepts(text: &str) -> bool {
         serde_json::from_str::<&RawValue>(text).is_ok()
+    }
+
+    #[test]
+    fn the_bracket_stack_allocates_only_beyond_a_depth_of_64() {
+        let mut stack = BracketStack::default();
+        let is_object = |depth: usize| depth % 3 == 0;
+
+        for depth in 0..200 {
+            stack.push(is_object(depth));
+            assert_eq!(stack.outer.len(), depth / 64, "at depth {depth}");
+        }
+
+        for depth in (0..200).rev() {
+            assert_eq!(stack.last(), Some(is_object(depth)), "at depth {depth}");
+            stack.pop();
+        }
+        assert_eq!(stack.last(), None);
     }
 
     #[test]
