@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn the_bracket_stack_allocates_only_beyond_a_depth_of_64() {
         let mut stack = BracketStack::default();
-        let is_object = |depth: usize| depth % 3 == 0;
+        let is_object = |depth: usize| depth.is_multiple_of(3);
 
         for depth in 0..200 {
             stack.push(is_object(depth));
