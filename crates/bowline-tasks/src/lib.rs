@@ -27,7 +27,17 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+pub mod protocol;
+
+pub mod server;
+#[doc(inline)]
+pub use server::{TaskSettings, Tasks};
+
 pub mod store;
+
+pub mod client;
+#[doc(inline)]
+pub use client::{TaskCall, TaskClient, TaskHandle, TaskInfo};
 
 mod id;
 pub use id::{InvalidTaskId, ReplicaId, TaskId};

@@ -197,19 +197,18 @@ async fn a_panic_in_a_resource_handler_is_not_disclosed(env: ScenarioEnv) {
 }
 
 async fn a_duplicate_resource_uri_is_rejected(env: ScenarioEnv) {
+    let other = || Resource::text("docs://readme", "other", "Me instead.");
+    let refused = Server::new("s", "1").resource(readme()).resource(other());
+    let error = refused.check().unwrap_err();
+    assert_eq!(error.to_string(), "duplicate resource URI `docs://readme`");
+
     let server = Server::new("s", "1").resource(readme());
     let client = env.connect(&server).await;
-    // The server is checked when it starts to serve the client.
-    listed(&client).await;
-    let other = Resource::text("docs://readme", "other", "Me instead.");
+    let before = listed(&client).await;
+    let _server = server.resource(other());
 
-    let refused = server.resource(other).check().unwrap_err();
-
-    assert_eq!(
-        refused.to_string(),
-        "duplicate resource URI `docs://readme`"
-    );
-    assert_eq!(listed(&client).await.as_array().unwrap().len(), 1);
+    // A server that is served logs the error, and keeps its resource.
+    assert_eq!(listed(&client).await, before);
 }
 
 async fn a_resource_link_in_a_tool_result_can_be_read(env: ScenarioEnv) {

@@ -24,7 +24,7 @@ pub enum ChangeHint {
 /// A stream of hints on changed records; see [`TaskStore::changes`](super::TaskStore::changes).
 #[derive(Debug)]
 #[must_use = "hints are lost unless `next` is called"]
-pub struct TaskChanges(broadcast::Receiver<(TaskId, Version)>);
+pub struct TaskChanges(broadcast::Receiver<ChangeHint>);
 
 impl TaskChanges {
     /// Waits for the next hint; `None` if the store is closed.
@@ -34,7 +34,7 @@ impl TaskChanges {
     /// Safe: a hint is taken from the queue only when it is returned.
     pub async fn next(&mut self) -> Option<ChangeHint> {
         match self.0.recv().await {
-            Ok((id, version)) => Some(ChangeHint::Changed { id, version }),
+            Ok(hint) => Some(hint),
             Err(RecvError::Lagged(_)) => Some(ChangeHint::TooMany),
             Err(RecvError::Closed) => None,
         }
@@ -43,7 +43,7 @@ impl TaskChanges {
 
 /// Sends hints to all [`TaskChanges`] of a store. For implementations of [`TaskStore`](super::TaskStore).
 #[derive(Clone, Debug)]
-pub struct ChangeFeed(broadcast::Sender<(TaskId, Version)>);
+pub struct ChangeFeed(broadcast::Sender<ChangeHint>);
 
 impl ChangeFeed {
     /// Creates a feed without listeners.
@@ -59,14 +59,23 @@ impl ChangeFeed {
 
     /// Sends a hint. Does not block; a listener that is too slow loses the oldest hints.
     pub fn send(&self, id: TaskId, version: Version) {
-        // Fails if there is no listener.
-        let _ = self.0.send((id, version));
+        self.send_hint(ChangeHint::Changed { id, version });
+    }
+
+    /// Sends [`ChangeHint::TooMany`], for a store that no longer knows which records have changed.
+    pub fn send_too_many(&self) {
+        self.send_hint(ChangeHint::TooMany);
     }
 
     /// Returns whether a listener exists.
     #[must_use]
     pub fn has_listeners(&self) -> bool {
         self.0.receiver_count() > 0
+    }
+
+    fn send_hint(&self, hint: ChangeHint) {
+        // Fails if there is no listener.
+        let _ = self.0.send(hint);
     }
 }
 

@@ -43,13 +43,20 @@ pub use record::{
     Attempt, Fence, NewTask, RunMode, TaskOutcome, TaskRecord, TaskRequest, TaskStatus, Version,
 };
 
+#[cfg(feature = "sqlite")]
+mod sqlite;
+#[cfg(feature = "sqlite")]
+#[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
+pub use sqlite::SqliteStore;
+
 /// The future of a [`TaskStore`] method.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// A store of tasks that one or more processes share.
 ///
-/// [`MemoryStore`] is one for a single process. The methods are made for any database with transactions. In Postgres,
-/// for example, [`claim`](Self::claim) selects `FOR UPDATE SKIP LOCKED` and [`changes`](Self::changes) is a `LISTEN`.
+/// [`MemoryStore`] is one for a single process, `SqliteStore` one for the processes of a machine. The methods are made for
+/// any database with transactions. In Postgres, for example, [`claim`](Self::claim) selects `FOR UPDATE SKIP LOCKED` and
+/// [`changes`](Self::changes) is a `LISTEN`.
 ///
 /// Rules for all methods:
 ///

@@ -1,5 +1,6 @@
 //! Stores for the laws: two handles to the same tasks, and a clock that a test moves.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,6 +17,8 @@ pub(crate) struct Stores {
     pub(crate) first: Arc<dyn TaskStore>,
     pub(crate) second: Arc<dyn TaskStore>,
     pub(crate) clock: TestClock,
+    /// Removes the files of the stores when it is dropped.
+    pub(crate) _files: Box<dyn Any + Send>,
 }
 
 /// Two processes cannot share memory, so both handles are the same store.
@@ -26,6 +29,7 @@ pub(crate) fn memory(limits: StoreLimits) -> Stores {
         first: store.clone(),
         second: store,
         clock,
+        _files: Box::new(()),
     }
 }
 

@@ -4,6 +4,8 @@
 
 mod fixture;
 mod laws;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 
 /// Makes a test of each law for each store.
 macro_rules! test_laws {
@@ -13,6 +15,16 @@ macro_rules! test_laws {
                 #[tokio::test]
                 async fn $law() {
                     crate::laws::$law(&crate::fixture::memory).await;
+                }
+            )*
+        }
+
+        #[cfg(feature = "sqlite")]
+        mod sqlite_laws {
+            $(
+                #[tokio::test]
+                async fn $law() {
+                    crate::laws::$law(&crate::sqlite::two_processes).await;
                 }
             )*
         }

@@ -31,7 +31,7 @@ use super::known_tools::{ArgumentHeaders, PageSource, ValidationStatus};
 use super::remembered_version::cannot_have_run;
 use super::request_builder::with_log_level;
 use super::structured;
-use super::{Client, ExtensionResult};
+use super::{Client, ExtensionCall, ExtensionResult};
 use crate::exchange::{
     Answer, BoxFuture, CallOptions, Channel, Exchange, ExchangeEvent, InProcess,
 };
@@ -153,6 +153,27 @@ impl Call {
         }
     }
 
+    /// Returns the client.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Returns the request, with its method and params.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// let call = client.call_tool("slow", ()).start();
+    /// assert_eq!(call.request().method, "tools/call");
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
     /// Cancels the request, with a reason for the server where the transport can carry one, and for the extension that
     /// [completes](super::ClientExtension::complete) it, if one does.
     ///
@@ -228,15 +249,23 @@ impl Call {
             Ok(extension) if !self.manual_extension => extension,
             checked => return Poll::Ready(checked.map(|_| Reply::incomplete(result_type, result))),
         };
+        let result = ExtensionResult::new(result_type, result);
+        self.start_completing(|cx| extension.complete(result, cx));
+        Poll::Pending
+    }
+
+    /// Waits for the result that `complete` obtains.
+    pub(super) fn start_completing(
+        &mut self,
+        complete: impl FnOnce(ExtensionCall) -> BoxFuture<'static, Result<Json>>,
+    ) {
         let options = CallOptions {
             timeout: self.remaining_time(),
             ..self.options.clone()
         };
-        let result = ExtensionResult::new(result_type, result);
         let (client, request) = (self.client.clone(), self.request.clone());
-        let completing = Completing::new(&*extension, result, client, request, &options);
+        let completing = Completing::new(complete, client, request, &options);
         self.phase = RequestPhase::Completing(Box::new(completing));
-        Poll::Pending
     }
 
     /// Handles the output of an extension like a direct result, which must be complete.

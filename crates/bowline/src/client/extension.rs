@@ -1,5 +1,6 @@
 //! [`ClientExtension`], a protocol extension of a client, and `ClientExtensions`, those of one client.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use bowline_core::era::Caller;
@@ -7,7 +8,7 @@ use bowline_core::http::headers::name_member;
 use bowline_core::shortened;
 use bowline_types::{CapabilitySettings, ClientCapabilities, Json, ResultType, check_extension_id};
 
-use super::{ClientBuilder, ExtensionCall};
+use super::{Client, ClientBuilder, ExtensionCall};
 use crate::exchange::BoxFuture;
 use crate::{Error, Result};
 
@@ -70,7 +71,7 @@ use crate::{Error, Result};
 /// assert_eq!(client.call_tool("slow", ()).await?.text(), "done");
 /// # Ok(()) }
 /// ```
-pub trait ClientExtension: Send + Sync + 'static {
+pub trait ClientExtension: Any + Send + Sync {
     /// Returns the identifier, such as `com.example/tickets`.
     fn id(&self) -> &str;
 
@@ -164,6 +165,43 @@ impl ClientBuilder {
             Err(invalid) => self.set_invalid(invalid),
         }
         self
+    }
+}
+
+impl Client {
+    /// Returns the extension of type `T` that was added with [`ClientBuilder::extension`], for example to read its
+    /// settings; `None` if there is none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Client;
+    /// use bowline::client::ClientExtension;
+    ///
+    /// struct Tickets {
+    ///     max: usize,
+    /// }
+    ///
+    /// impl ClientExtension for Tickets {
+    ///     fn id(&self) -> &str {
+    ///         "com.example/tickets"
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> bowline::Result<()> {
+    /// # let server = bowline::Server::new("s", "1");
+    /// let client = Client::in_process(&server).extension(Tickets { max: 3 }).await?;
+    /// assert_eq!(client.extension::<Tickets>().map(|tickets| tickets.max), Some(3));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn extension<T: ClientExtension>(&self) -> Option<&T> {
+        let added = &self.inner.config.extensions.0;
+        added.iter().find_map(|added| {
+            let extension: &dyn Any = &*added.extension;
+            extension.downcast_ref()
+        })
     }
 }
 

@@ -14,12 +14,12 @@ use tokio::time::Instant;
 
 use super::call::{OnProgress, rounds_misuse};
 use super::input_requests::HostAnswers;
-use super::{Client, ClientExtension, ExtensionResult, encode_object};
+use super::{Client, RequestBuilder, Untyped, encode_object};
 use crate::exchange::{BoxFuture, CallOptions, Deadlines, InProcess, PausedTime, Progress};
 use crate::sync::Mutex;
 use crate::{Error, Result};
 
-/// The call that a [`ClientExtension`] completes: its request, its timeouts, and the host of its client.
+/// The call that a [`ClientExtension`](super::ClientExtension) completes: its request, its timeouts, and the host of its client.
 ///
 /// Cheap to clone. A clone that outlives the call has no effect on anything.
 #[derive(Clone)]
@@ -156,6 +156,55 @@ impl fmt::Debug for ExtensionCall {
     }
 }
 
+impl Client {
+    /// Waits for the result of a request that was sent before, by this process or another one: for the handle of an
+    /// [extension](super::ClientExtension), such as a ticket that was stored.
+    ///
+    /// `complete` is called instead of sending `method`. Its future is run like that of
+    /// [`ClientExtension::complete`](super::ClientExtension::complete): with the timeouts, the progress callback and the
+    /// host of the call, and its output is validated as a result of `method`. `params` are those of the request as far
+    /// as they are known; the name of the tool selects the output schema of a `tools/call` result.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # use bowline::exchange::{Outcome, Request};
+    /// # use bowline::{Client, Context};
+    /// use serde_json::json;
+    ///
+    /// # async fn server(request: Request, _: Context) -> Outcome {
+    /// #     assert_eq!(request.method, "tickets/redeem");
+    /// #     Ok(json!({"content": [{"type": "text", "text": "done"}]}).into())
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> bowline::Result<()> {
+    /// # let client = Client::in_process(&server).protocol_version("2026-07-28").await?;
+    /// let redeem = client.complete_with("tools/call", json!({"name": "slow"}), |cx| {
+    ///     Box::pin(async move {
+    ///         let redeemed = cx.client().request_raw("tickets/redeem", json!({"ticket": "A7"})).await?;
+    ///         Ok(redeemed.json().clone())
+    ///     })
+    /// });
+    /// assert_eq!(redeem.timeout(Duration::from_secs(5)).await?.text(), "done");
+    /// # Ok(()) }
+    /// ```
+    pub fn complete_with(
+        &self,
+        method: impl Into<String>,
+        params: impl Serialize,
+        complete: impl FnOnce(ExtensionCall) -> BoxFuture<'static, Result<Json>> + Send + 'static,
+    ) -> RequestBuilder<Untyped> {
+        RequestBuilder::new(self, method.into(), encode_object(&params), Untyped)
+            .skip_capability_check()
+            .completed_by(Box::new(complete))
+    }
+}
+
+/// Returns the future of the result of a call.
+pub(super) type CompleteFn =
+    Box<dyn FnOnce(ExtensionCall) -> BoxFuture<'static, Result<Json>> + Send>;
+
 /// The future of an extension in its call, with the timeouts of the call.
 pub(super) struct Completing {
     future: BoxFuture<'static, Result<Json>>,
@@ -166,8 +215,7 @@ pub(super) struct Completing {
 impl Completing {
     /// `options` are those of the call, with the rest of its total timeout.
     pub(super) fn new(
-        extension: &dyn ClientExtension,
-        result: ExtensionResult,
+        complete: impl FnOnce(ExtensionCall) -> BoxFuture<'static, Result<Json>>,
         client: Client,
         request: Request,
         options: &CallOptions,
@@ -185,7 +233,7 @@ impl Completing {
             state: state.clone(),
         };
         Self {
-            future: extension.complete(result, call),
+            future: complete(call),
             state,
             deadlines: Deadlines::new(options),
         }

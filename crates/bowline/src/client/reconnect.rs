@@ -164,6 +164,13 @@ impl Error {
             _ => false,
         }
     }
+
+    /// Returns the HTTP status of a response without a JSON-RPC answer, such as that of a proxy, which is an
+    /// [`Error::Transport`]; `None` for other errors.
+    #[must_use]
+    pub fn http_status(&self) -> Option<u16> {
+        status_of(self)
+    }
 }
 
 impl Opener<'_> {

@@ -20,6 +20,7 @@ use bowline_types::{
 use super::cache_policy::CacheMode;
 use super::call::OnProgress;
 use super::deferred::Deferred;
+use super::extension_call::CompleteFn;
 use super::{Call, Client};
 use crate::exchange::{CallOptions, Exchange, TraceContext};
 use crate::{Error, Result};
@@ -87,6 +88,8 @@ pub struct RequestOptions {
     is_checked: bool,
     manual_input: bool,
     manual_extension: bool,
+    /// Obtains the result instead of the request, which is then not sent.
+    complete: Option<CompleteFn>,
     /// How much of the total timeout the earlier pages of a list have taken.
     pub(super) time_spent: Duration,
 }
@@ -116,6 +119,7 @@ impl<K: RequestKind> RequestBuilder<K> {
             is_checked: client.inner.config.checks_capabilities,
             manual_input: false,
             manual_extension: false,
+            complete: None,
             time_spent: Duration::ZERO,
         };
         Self::from_parts(options, kind)
@@ -137,6 +141,11 @@ impl<K: RequestKind> RequestBuilder<K> {
 
     fn options(&mut self) -> &mut RequestOptions {
         &mut self.parts().0
+    }
+
+    pub(super) fn completed_by(mut self, complete: CompleteFn) -> Self {
+        self.options().complete = Some(complete);
+        self
     }
 
     /// Sets the request id, instead of a generated one.
@@ -361,6 +370,7 @@ impl RequestOptions {
             is_checked: self.is_checked,
             manual_input: self.manual_input,
             manual_extension: self.manual_extension,
+            complete: None,
             time_spent: self.time_spent,
         }
     }
@@ -380,6 +390,7 @@ impl RequestOptions {
             is_checked,
             manual_input,
             manual_extension,
+            complete,
             time_spent,
         } = self;
         let params = params
@@ -400,7 +411,10 @@ impl RequestOptions {
         let mut call = Call::new(client, request, call_options, on_progress, time_spent);
         call.manual_input = manual_input;
         call.manual_extension = manual_extension;
-        call.start(answered, cache_mode);
+        match complete {
+            Some(complete) if answered.is_none() => call.start_completing(complete),
+            _ => call.start(answered, cache_mode),
+        }
         call
     }
 }

@@ -381,7 +381,7 @@ impl Context {
     /// use bowline::Context;
     ///
     /// async fn start(cx: Context, unclaimed: Arc<AtomicUsize>) -> &'static str {
-    ///     cx.on_discarded(move || drop(unclaimed.fetch_add(1, Ordering::Relaxed)));
+    ///     cx.on_discarded(move || { unclaimed.fetch_add(1, Ordering::Relaxed); });
     ///     "the number of your order is 7"
     /// }
     /// ```
@@ -473,6 +473,11 @@ impl HandlerControl {
     #[must_use]
     pub fn cancel_mode(&self) -> CancelMode {
         self.0.cancel_mode()
+    }
+
+    /// Returns whether [`Context::on_discarded`] was called, and neither of the following.
+    pub(crate) fn watches_answer(&self) -> bool {
+        self.0.on_discarded.is_set()
     }
 
     /// The answer was accepted by the transport.

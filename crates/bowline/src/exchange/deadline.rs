@@ -125,11 +125,6 @@ impl PausedTime {
         self.since.is_none() && self.before.is_zero()
     }
 
-    /// Returns whether there is a pause now.
-    pub(crate) fn is_running(&self) -> bool {
-        self.since.is_some()
-    }
-
     pub(crate) fn total(&self, now: Instant) -> Duration {
         let current = self.since.map(|since| now.saturating_duration_since(since));
         self.before + current.unwrap_or_default()

@@ -22,6 +22,11 @@ impl OnDiscarded {
         drop(old);
     }
 
+    /// Returns whether there is a callback.
+    pub(super) fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::Acquire) && self.callback.lock().is_some()
+    }
+
     /// Drops the callback without calling it.
     pub(super) fn clear(&self) {
         drop(self.take());

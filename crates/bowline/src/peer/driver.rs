@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bowline_core::mux::{ExceededLimit, MuxEvent, ProtocolWarning, WireEnd};
+use bowline_core::mux::{ExceededLimit, MuxEvent, OutgoingMessage, ProtocolWarning, WireEnd};
 use bowline_core::{
     BatchError, Malformed, Message, Notification, decode_batch, is_batch, shortened,
 };
@@ -32,6 +32,7 @@ use tokio::time::{Instant, Sleep};
 use super::request_handlers::{LocalRole, RequestHandlers};
 use super::{CloseMode, Peer};
 use crate::Error;
+use crate::exchange::HandlerControl;
 use crate::instant_after::instant_after;
 use crate::limits::{Charge, ChargeKind, Limit};
 use crate::wire::{EngineWire, Received, WireEvent, connection_error};
@@ -431,10 +432,11 @@ impl Driver {
                 }
                 Poll::Ready(Ok(())) => {}
             }
-            let Some(outgoing) = self.peer.shared.state.lock().mux.poll_outgoing() else {
+            let Some((outgoing, watched)) = self.next_outgoing() else {
                 break;
             };
             self.wire.send(&outgoing);
+            watched.iter().for_each(HandlerControl::answer_sent);
             sent = true;
         }
         if let Poll::Ready(Err(error)) = self.wire.poll_flush(cx) {
@@ -442,6 +444,17 @@ impl Driver {
             return true;
         }
         sent
+    }
+
+    /// Returns the next message, and the handler that must know that it is sent.
+    fn next_outgoing(&self) -> Option<(OutgoingMessage, Option<HandlerControl>)> {
+        let mut state = self.peer.shared.state.lock();
+        let outgoing = state.mux.poll_outgoing()?;
+        let watched = match (&outgoing.message, &outgoing.within) {
+            (Message::Response(_), Some(id)) => state.watched_answers.remove(id),
+            _ => None,
+        };
+        Some((outgoing, watched))
     }
 
     /// Starts or completes a requested close, and breaks the wire if the peer does not read.

@@ -41,7 +41,9 @@ use bowline_core::{Notification, Outcome};
 use bowline_types::RequestId;
 use tokio::sync::watch;
 
-use crate::exchange::{CallOptions, Channel, ConnectionState, Exchange, OverflowPolicy};
+use crate::exchange::{
+    CallOptions, Channel, ConnectionState, Exchange, HandlerControl, OverflowPolicy,
+};
 use crate::limits::Account;
 use crate::sync::Mutex;
 use crate::wire::{EngineWire, connection_error};
@@ -72,6 +74,8 @@ struct PeerState {
     mailboxes: BTreeMap<CallId, Mailbox>,
     /// Requests of the peer whose handlers have ended, for `RequestHandlers::reap`; bounded by the number of handlers.
     finished: Vec<InFlightId>,
+    /// Queued answers whose handlers must know whether they are sent (`Context::on_discarded`).
+    watched_answers: BTreeMap<InFlightId, HandlerControl>,
     driver: Option<Waker>,
     closing: Option<CloseMode>,
     failure: Option<Arc<io::Error>>,
@@ -113,6 +117,7 @@ impl Peer {
                 mux: Mux::new(limits),
                 mailboxes: BTreeMap::new(),
                 finished: Vec::new(),
+                watched_answers: BTreeMap::new(),
                 driver: None,
                 closing: None,
                 failure: None,

@@ -15,8 +15,8 @@ use tokio::task::JoinHandle;
 
 use super::{LISTEN, Peer, legacy};
 use crate::exchange::{
-    CallOptions, CancelMode, Channel, ConnectionState, Context, Exchange, NotificationSink, Params,
-    Responder, run_handler,
+    CallOptions, CancelMode, Channel, ConnectionState, Context, Exchange, HandlerControl,
+    NotificationSink, Params, Responder, run_handler,
 };
 use crate::limits::Limit;
 
@@ -150,10 +150,13 @@ impl RequestHandlers {
             drop(charge);
             let notification =
                 (is_subscription && outcome.is_ok()).then(|| subscription_ended(&guard.id));
+            let was_ok = outcome.is_ok();
             let sealed = seal(&form, &identity, outcome);
-            match guard.finish(sealed, notification) {
-                true => running.control().answer_sent(),
-                false => running.control().answer_discarded(),
+            let control = running.control();
+            // Sealing replaces a result that the revision does not allow with an error.
+            let is_kept = sealed.is_ok() == was_ok;
+            if !(guard.finish(sealed, notification, control) && is_kept) {
+                control.answer_discarded();
             }
         });
         let is_cancelled = false;
@@ -174,8 +177,10 @@ impl RequestHandlers {
         self.peer.respond(id, Err(reached.into()));
     }
 
-    /// Cancels the handler of a request.
+    /// Cancels the handler of a request, or discards its answer, which was withdrawn.
     pub(super) fn cancel(&mut self, id: &InFlightId) {
+        let watched = self.peer.shared.state.lock().watched_answers.remove(id);
+        watched.iter().for_each(HandlerControl::answer_discarded);
         let Some(handler) = self.handlers.get_mut(id) else {
             return;
         };
@@ -286,6 +291,8 @@ impl RequestHandlers {
             handler.cx.cancel();
             handler.task.abort();
         }
+        let unsent = std::mem::take(&mut self.peer.shared.state.lock().watched_answers);
+        unsent.values().for_each(HandlerControl::answer_discarded);
     }
 }
 
@@ -336,11 +343,23 @@ struct FinishGuard {
 
 impl FinishGuard {
     /// Queues the answer, and a notification after it. Returns whether the answer was queued.
-    fn finish(mut self, outcome: Outcome, notification: Option<Notification>) -> bool {
+    fn finish(
+        mut self,
+        outcome: Outcome,
+        notification: Option<Notification>,
+        control: &HandlerControl,
+    ) -> bool {
         self.is_finished = true;
         let is_queued = self.peer.with(|state| {
             state.finished.push(self.id.clone());
-            state.mux.respond(&self.id, outcome)
+            let is_queued = state.mux.respond(&self.id, outcome);
+            // In the same lock: the driver may send the answer, or withdraw it, as soon as the lock is released.
+            if is_queued && control.watches_answer() {
+                state
+                    .watched_answers
+                    .insert(self.id.clone(), control.clone());
+            }
+            is_queued
         });
         notification
             .into_iter()
@@ -417,12 +436,16 @@ const PER_REQUEST: usize = 2048;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use bowline_core::Message;
     use bowline_core::era::{Dialects, LegacyFeatures, stamp};
     use bowline_core::mux::MuxEvent;
+    use bowline_types::RequestId;
 
     use super::*;
     use crate::limits::{Account, Limits};
+    use crate::peer::Driver;
 
     async fn respond_empty(_: Request, _: Context) -> Outcome {
         Ok(Json::empty_object())
@@ -436,10 +459,10 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_finished_handler_is_removed() {
+    /// Starts the handler of a request. The driver is never polled, so its answer stays queued.
+    fn begin(role: impl Fn() -> LocalRole) -> (RequestHandlers, Driver) {
         let account = Account::total(Limits::default()).peer();
-        let (peer, _driver) = Peer::new(Box::new(crate::wire::memory().0), role(), account);
+        let (peer, driver) = Peer::new(Box::new(crate::wire::memory().0), role(), account);
         let request = Request::new(
             "quick",
             Json::empty_object(),
@@ -456,13 +479,76 @@ mod tests {
         let mut handlers = RequestHandlers::new(peer, role());
         handlers.begin(id, method, params);
         assert_eq!((handlers.handlers.len(), handlers.active), (1, 1));
+        (handlers, driver)
+    }
 
+    async fn answered(handlers: &RequestHandlers) {
         while handlers.peer.sizes().in_flight > 0 {
             tokio::task::yield_now().await;
         }
+    }
+
+    #[tokio::test]
+    async fn a_finished_handler_is_removed() {
+        let (mut handlers, _driver) = begin(role);
+
+        answered(&handlers).await;
         handlers.reap();
 
         assert!(handlers.handlers.is_empty());
         assert_eq!(handlers.active, 0);
+    }
+
+    /// A role whose handler counts its discarded answers.
+    fn counting_role(discarded: &Arc<AtomicUsize>) -> LocalRole {
+        let discarded = discarded.clone();
+        let respond = move |_: Request, cx: Context| {
+            let discarded = discarded.clone();
+            cx.on_discarded(move || {
+                discarded.fetch_add(1, Ordering::SeqCst);
+            });
+            async { Outcome::Ok(Json::empty_object()) }
+        };
+        LocalRole::Server {
+            admission: DuplexAdmission::new(Dialects::all(), LegacyFeatures::default()),
+            responder: Arc::new(respond),
+            identity: Json::empty_object(),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_a_cancel_withdraws_from_the_queue_is_discarded() {
+        let discarded = Arc::new(AtomicUsize::new(0));
+        let (mut handlers, _driver) = begin(|| counting_role(&discarded));
+        answered(&handlers).await;
+        assert_eq!(discarded.load(Ordering::SeqCst), 0);
+
+        let cancel = Notification::new(
+            CancelledNotification::NAME,
+            Json::encode(&CancelledNotificationParams::new(RequestId::from(1))).ok(),
+        );
+        let event = handlers.peer.with(|state| {
+            state
+                .mux
+                .handle_message(std::time::Instant::now(), Message::from(cancel));
+            state.mux.poll_event()
+        });
+        let Some(MuxEvent::Cancelled { id, .. }) = event else {
+            panic!("expected a cancel, saw {event:?}");
+        };
+        handlers.cancel(&id);
+
+        assert_eq!(discarded.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_queued_when_the_wire_ends_is_discarded() {
+        let discarded = Arc::new(AtomicUsize::new(0));
+        let (mut handlers, _driver) = begin(|| counting_role(&discarded));
+        answered(&handlers).await;
+
+        handlers.stop();
+
+        assert_eq!(discarded.load(Ordering::SeqCst), 1);
     }
 }

@@ -403,6 +403,9 @@ impl ServerDefinition {
             let settings = extension.settings.clone().unwrap_or_default();
             let declared = capabilities.extensions.get_or_insert_default();
             declared.insert(extension.id.clone(), settings);
+            extension
+                .extension
+                .adjust_capabilities(dialect, &mut capabilities);
         }
         let mut result = DiscoverResult::new(versions.collect(), capabilities);
         result.instructions.clone_from(&self.instructions);

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use bowline_core::Outcome;
 use bowline_core::era::{Dialect, Request};
-use bowline_types::{ErrorCode, Json, RpcError};
+use bowline_types::{ErrorCode, Json, RpcError, ServerCapabilities};
 
 use super::{Server, ToolCall};
 use crate::exchange::{BoxFuture, Context};
@@ -83,6 +83,22 @@ pub trait ServerExtension: Send + Sync + 'static {
     /// legacy versions have no extensions.
     fn is_available_in(&self, dialect: &Dialect) -> bool {
         dialect.is_modern()
+    }
+
+    /// Returns whether a request of a legacy protocol version declares the extension. By default none does: legacy
+    /// versions have no extensions, and their clients use what became an extension in another way.
+    ///
+    /// Called only for versions in which the extension is [available](Self::is_available_in). Callers of the modern era
+    /// declare it in their capabilities.
+    fn is_declared_by_legacy(&self, request: &Request) -> bool {
+        let _ = request;
+        false
+    }
+
+    /// Changes the capabilities that the server advertises to callers of a protocol version in which the extension is
+    /// [available](Self::is_available_in); they contain the extension with its settings. By default they stay the same.
+    fn adjust_capabilities(&self, dialect: &Dialect, capabilities: &mut ServerCapabilities) {
+        let _ = (dialect, capabilities);
     }
 
     /// Returns the methods that the extension adds; may be empty. Called once.
@@ -168,6 +184,14 @@ impl<E: ServerExtension + ?Sized> ServerExtension for Arc<E> {
         (**self).is_available_in(dialect)
     }
 
+    fn is_declared_by_legacy(&self, request: &Request) -> bool {
+        (**self).is_declared_by_legacy(request)
+    }
+
+    fn adjust_capabilities(&self, dialect: &Dialect, capabilities: &mut ServerCapabilities) {
+        (**self).adjust_capabilities(dialect, capabilities);
+    }
+
     fn methods(&self) -> Vec<ExtensionMethod> {
         (**self).methods()
     }
@@ -211,6 +235,15 @@ impl<E: ServerExtension + ?Sized> ServerExtension for Arc<E> {
 pub struct ExtensionMethod {
     name: String,
     name_member: Option<String>,
+    eras: MethodEras,
+}
+
+/// The eras in which a method of an extension exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MethodEras {
+    All,
+    Modern,
+    Legacy,
 }
 
 impl ExtensionMethod {
@@ -219,6 +252,27 @@ impl ExtensionMethod {
         Self {
             name: name.into(),
             name_member: None,
+            eras: MethodEras::All,
+        }
+    }
+
+    /// Restricts the method to callers of the modern era. Others get `-32601`.
+    pub fn modern_only(mut self) -> Self {
+        self.eras = MethodEras::Modern;
+        self
+    }
+
+    /// Restricts the method to callers of legacy versions. Others get `-32601`.
+    pub fn legacy_only(mut self) -> Self {
+        self.eras = MethodEras::Legacy;
+        self
+    }
+
+    pub(super) fn exists_in(&self, dialect: &Dialect) -> bool {
+        match self.eras {
+            MethodEras::All => true,
+            MethodEras::Modern => dialect.is_modern(),
+            MethodEras::Legacy => !dialect.is_modern(),
         }
     }
 
@@ -268,6 +322,17 @@ impl ExtensionMethod {
 pub trait ToolSettings: Send + Sync + 'static {
     /// The identifier of the extension. [`Server::check`] fails if the server does not have it.
     const EXTENSION: &'static str;
+
+    /// Changes the definition of the tool that clients get, such as its `_meta`. By default it stays the same.
+    fn describe(&self, definition: &mut bowline_types::Tool) {
+        let _ = definition;
+    }
+
+    /// Returns whether the tool can be called only by callers that declare the extension, as with
+    /// [`Tool::requires_extension`](super::Tool::requires_extension). `false` by default.
+    fn requires_extension(&self) -> bool {
+        false
+    }
 }
 
 impl Server {

@@ -116,7 +116,7 @@ fn respond_by_extension<'a>(
     request: Request,
     cx: Context,
 ) -> Result<BoxFuture<'a, Outcome>, RpcError> {
-    if !extension.is_available_in(request.caller.dialect) {
+    if !extension.has_method_in(&request.method, request.caller.dialect) {
         return Err(method_not_found(&request.method));
     }
     extension.check_declared(&request.caller)?;

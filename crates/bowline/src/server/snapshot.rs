@@ -184,7 +184,7 @@ impl ServerSnapshot {
 }
 
 impl Responder for ServerSnapshot {
-    fn respond<'a>(&'a self, request: Request, mut cx: Context) -> BoxFuture<'a, Outcome> {
+    fn respond<'a>(&'a self, mut request: Request, mut cx: Context) -> BoxFuture<'a, Outcome> {
         // The driver of a wire refuses new requests itself; in-process requests are refused here.
         if self.shared.shutdown.is_requested() {
             let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "shutting down");
@@ -192,6 +192,7 @@ impl Responder for ServerSnapshot {
         }
         if !self.definition.extensions.is_empty() {
             self.start_background();
+            self.definition.declare_legacy_extensions(&mut request);
         }
         self.definition.prepare(&mut cx, &self.shared.0);
         if self.definition.layers.is_empty() {

@@ -418,6 +418,10 @@ impl Tool {
 
     /// Sets the settings for an extension, replacing earlier ones of the same type. See [`ToolSettings`].
     pub fn with_settings<T: ToolSettings>(mut self, settings: T) -> Self {
+        settings.describe(&mut self.definition);
+        if settings.requires_extension() {
+            self.extensions.push(T::EXTENSION.to_owned());
+        }
         self.settings.insert(settings);
         self.settings_extensions.push(T::EXTENSION);
         self

@@ -45,7 +45,7 @@ pub(super) fn call_tool<'a>(
     if entry.item.layers().is_empty() {
         return call_inside_layers(definition, entry, params, cx, permit, CallChecks::Pending);
     }
-    let call = call_through_layers(definition, entry, request, cx);
+    let call = call_through_layers(definition, &entry, request, cx);
     Ok(Box::pin(async move {
         let _permit = permit;
         call.await
@@ -95,7 +95,7 @@ fn find_tool(
 /// Calls a tool through its layers.
 fn call_through_layers(
     definition: &Arc<ServerDefinition>,
-    entry: Arc<RegistryEntry<Tool>>,
+    entry: &Arc<RegistryEntry<Tool>>,
     request: Request,
     cx: Context,
 ) -> BoxFuture<'static, Outcome> {
@@ -186,7 +186,7 @@ impl ToolCall {
         let arguments = params.arguments.unwrap_or_else(Json::empty_object);
         entry
             .item
-            .check_call(&arguments, &cx.caller().capabilities)?;
+            .check_call(&arguments, &request.caller.capabilities)?;
         Ok(Self {
             server,
             definition,
@@ -252,7 +252,7 @@ impl ToolCall {
     fn run_tool(self, cx: Context) -> BoxFuture<'static, Outcome> {
         if !self.entry.item.layers().is_empty() {
             let permit = self.permit;
-            let call = call_through_layers(&self.definition, self.entry, self.request, cx);
+            let call = call_through_layers(&self.definition, &self.entry, self.request, cx);
             return Box::pin(async move {
                 let _permit = permit;
                 call.await
@@ -335,6 +335,7 @@ impl Server {
     ///     call.run(cx).await
     /// }
     /// ```
+    #[allow(clippy::needless_pass_by_value, reason = "the call owns them")]
     pub fn tool_call(
         &self,
         name: &str,

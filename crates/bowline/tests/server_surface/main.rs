@@ -8,6 +8,7 @@
 
 mod clones;
 mod connection_state;
+mod discarded_answers;
 mod lists;
 mod per_caller;
 mod prompts;

@@ -144,6 +144,9 @@ impl HandlerRun {
             why: error.to_string(),
             error: error.to_rpc_error(),
         });
+        if let RunSource::Other(source) = &self.source {
+            source.rejected(error);
+        }
     }
 
     fn number_key(&self, key: &str) -> String {
@@ -184,6 +187,10 @@ impl InputSource for HandlerRun {
         output: Json,
     ) -> BoxFuture<'a, Result<(), InputError>> {
         self.source().finish_effect(key, output)
+    }
+
+    fn rejected(&self, error: &InputError) {
+        self.reject(error);
     }
 }
 

@@ -63,7 +63,8 @@ pub trait InputSource: Send + Sync + 'static {
         options: InputRequestOptions,
     ) -> BoxFuture<'a, Result<Json, InputError>>;
 
-    /// Stores a value of [`Context::remember`](crate::Context::remember) for later runs, replacing an earlier one.
+    /// Stores a value of [`Context::remember`](crate::Context::remember) for later runs, replacing an earlier one. The
+    /// key is `value`.
     fn store<'a>(&'a self, key: &'a str, value: Json) -> BoxFuture<'a, Result<(), InputError>>;
 
     /// Returns the value that this or an earlier run stored.
@@ -82,6 +83,15 @@ pub trait InputSource: Send + Sync + 'static {
         key: &'a str,
         output: Json,
     ) -> BoxFuture<'a, Result<(), InputError>>;
+
+    /// Called if an input request is not passed to [`ask`](Self::ask) because a check fails, for example because the
+    /// client lacks a capability, or if an effect is refused. Does nothing by default.
+    ///
+    /// The handler gets the same error. A source that delegates to another one passes it on: a request whose handler
+    /// then fails with this error is answered with a JSON-RPC error in place of a tool result.
+    fn rejected(&self, error: &InputError) {
+        let _ = error;
+    }
 }
 
 /// The options of one input request, for its [`InputSource`].

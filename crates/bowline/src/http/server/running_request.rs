@@ -42,6 +42,8 @@ pub(crate) struct RunningRequest {
     state: Arc<ServiceState>,
     has_progress_token: bool,
     running: Option<RunningHandler>,
+    /// `None` once the outcome was handed to the connection, or replaced by an error.
+    unsent: Option<HandlerControl>,
     sink: Arc<ResponseSink>,
     outcome: Option<Outcome>,
     /// Waits for a shutdown, signals it to the handler, then sleeps for the grace period. Created when the handler is
@@ -92,12 +94,14 @@ impl RunningRequest {
         let mut cx = Context::new(id.clone(), &request, sink.clone())
             .with_principal(principal.unwrap_or_default());
         cx.extensions_mut().insert_shared(head);
+        let unsent = Some(cx.control());
         Self {
             id,
             form,
             state: state.clone(),
             has_progress_token: request.progress_token.is_some(),
             running: Some(run_handler(state.responder.clone(), request, cx)),
+            unsent,
             sink,
             outcome: None,
             grace: None,
@@ -124,7 +128,7 @@ impl RunningRequest {
                 body::insufficient_scope(self.id.clone(), missing)
             }
             Some(ResponseStep::Outcome(outcome)) if accepts.json || outcome.is_err() => {
-                let (outcome, charge) = charge_output(self.account(), self.seal(outcome));
+                let (outcome, charge) = self.finish(outcome);
                 let status = if self.form.dialect.is_modern() {
                     of_outcome(&outcome, HeadState::Uncommitted)
                 } else {
@@ -234,9 +238,19 @@ impl RunningRequest {
         }
     }
 
-    /// Seals the outcome in the caller's dialect.
-    fn seal(&self, outcome: Outcome) -> Outcome {
-        seal(&self.form, &self.state.identity, outcome)
+    /// Seals the outcome in the caller's dialect and charges it. The connection gets it next.
+    fn finish(&mut self, outcome: Outcome) -> (Outcome, Option<Charge>) {
+        let was_ok = outcome.is_ok();
+        let sealed = seal(&self.form, &self.state.identity, outcome);
+        let (outcome, charge) = charge_output(self.account(), sealed);
+        // A result may have been replaced by an error: the revision or a limit does not allow it.
+        if outcome.is_ok() == was_ok {
+            self.unsent
+                .take()
+                .iter()
+                .for_each(HandlerControl::answer_sent);
+        }
+        (outcome, charge)
     }
 
     /// Converts an error that needs HTTP status 400, because the head was sent with 200: for `tools/call` into a result
@@ -298,6 +312,8 @@ impl RunningRequest {
 impl Drop for RunningRequest {
     fn drop(&mut self) {
         self.on_disconnect();
+        let unsent = self.unsent.take();
+        unsent.iter().for_each(HandlerControl::answer_discarded);
     }
 }
 
@@ -372,9 +388,9 @@ impl EventSource for EventStream {
                 ResponseStep::KeepAliveDue => out.extend_from_slice(sse::KEEP_ALIVE),
                 ResponseStep::Outcome(outcome) => {
                     is_over = true;
-                    let sealed = request.seal(request.convert_after_head(outcome));
+                    let converted = request.convert_after_head(outcome);
                     let outcome;
-                    (outcome, charge) = charge_output(request.account(), sealed);
+                    (outcome, charge) = request.finish(converted);
                     let answer = core::Response {
                         id: Some(request.id.clone()),
                         outcome,

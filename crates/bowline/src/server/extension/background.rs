@@ -88,6 +88,7 @@ impl WeakServer {
     }
 
     /// Returns the server, or `None` if it was dropped. Drop the returned clone soon: it keeps the server alive.
+    #[must_use]
     pub fn upgrade(&self) -> Option<Server> {
         let shared = self.shared.upgrade()?;
         // Calls that the background work runs refer to the server, too, but do not count.

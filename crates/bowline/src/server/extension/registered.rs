@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bowline_core::era::{Caller, Dialect};
+use bowline_core::era::{Caller, Dialect, Request};
 use bowline_types::{CapabilitySettings, RpcError, check_extension_id};
 
 use super::{ExtensionMethod, ServerExtension};
@@ -42,6 +42,12 @@ impl RegisteredExtension {
 
     pub(in crate::server) fn is_available_in(&self, dialect: &Dialect) -> bool {
         self.extension.is_available_in(dialect)
+    }
+
+    /// Returns whether the extension has this method for callers of this version.
+    pub(in crate::server) fn has_method_in(&self, method: &str, dialect: &Dialect) -> bool {
+        let method = self.method(method);
+        method.is_some_and(|method| method.exists_in(dialect)) && self.is_available_in(dialect)
     }
 
     /// Returns whether the caller can use the extension and has declared it.
@@ -92,6 +98,23 @@ impl ServerDefinition {
     ) -> Option<&Arc<RegisteredExtension>> {
         let mut extensions = self.extensions.iter();
         extensions.find(|extension| extension.method(method).is_some())
+    }
+
+    /// Adds the extensions that a legacy request declares in its own way to the capabilities of its caller, where those
+    /// of a modern caller are: all further checks look there.
+    pub(in crate::server) fn declare_legacy_extensions(&self, request: &mut Request) {
+        if request.caller.dialect.is_modern() {
+            return;
+        }
+        for registered in &self.extensions {
+            if registered.is_available_in(request.caller.dialect)
+                && registered.extension.is_declared_by_legacy(request)
+            {
+                let caller = Arc::make_mut(&mut request.caller);
+                let declared = caller.capabilities.extensions.get_or_insert_default();
+                declared.insert(registered.id.clone(), CapabilitySettings::default());
+            }
+        }
     }
 
     /// Returns the errors of the extensions, and of the tools that have settings for an extension.

@@ -84,6 +84,10 @@ impl SubscriptionNotifier {
 
     /// Sends a notification with the subscription id in its `_meta`. `params` must be an object. Does nothing after
     /// the subscription has ended.
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "callers make the params for this"
+    )]
     pub fn notify(&self, method: impl Into<Cow<'static, str>>, params: Json) {
         let method = method.into();
         match self.with_meta(&params) {

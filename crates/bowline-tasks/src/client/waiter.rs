@@ -1,0 +1,184 @@
+//! `Waiter`, which waits for the end of a task inside a call.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline::client::ExtensionCall;
+use bowline::{Progress, Result};
+use bowline_types::Json;
+use tokio::time::sleep;
+
+use super::extension::Settings;
+use super::info::TaskInfo;
+use super::listener::{Listener, ListenerEvent};
+use super::poller::{Poller, PollerEvent};
+use super::questions::{Questions, QuestionsEvent};
+use super::task::Task;
+use super::wait::OnStatus;
+use crate::store::TaskStatus;
+
+pub(super) struct Waiter {
+    task: Arc<Task>,
+    cx: ExtensionCall,
+    settings: Settings,
+    on_status: Option<OnStatus>,
+    listener: Listener,
+    poller: Poller,
+    questions: Questions,
+    /// The status that the callbacks have got.
+    reported: Option<(TaskStatus, Option<String>)>,
+    messages: u64,
+}
+
+impl Waiter {
+    /// Creates a waiter that requests the status immediately.
+    pub(super) fn new(task: Arc<Task>, cx: ExtensionCall, settings: Settings) -> Self {
+        // Less than the idle timeout: with a total timeout, a request is repeated before the idle timeout elapses.
+        let timeout = cx.idle_timeout().map(|idle| idle.mul_f64(0.75));
+        let timeout = timeout.unwrap_or(REQUEST_TIMEOUT).min(REQUEST_TIMEOUT);
+        Self {
+            listener: Listener::new(task.clone(), settings.clone()),
+            poller: Poller::new(task.clone(), timeout),
+            questions: Questions::new(task.clone(), cx.clone(), timeout),
+            task,
+            cx,
+            settings,
+            on_status: None,
+            reported: None,
+            messages: 0,
+        }
+    }
+
+    pub(super) fn on_status(mut self, on_status: Option<OnStatus>) -> Self {
+        self.on_status = on_status;
+        self
+    }
+
+    pub(super) fn manual_input(mut self, is_manual: bool) -> Self {
+        self.questions = self.questions.manual(is_manual);
+        self
+    }
+
+    /// Waits for the end of a task that was just created in this state.
+    pub(super) async fn run_from(mut self, created: TaskInfo) -> Result<Json> {
+        let needs_input = created.status == TaskStatus::InputRequired;
+        self.received(created);
+        if needs_input {
+            self.poller.hasten(); // the input requests come with `tasks/get`
+        }
+        self.run().await
+    }
+
+    /// Waits for the end of the task, and returns the result of the call.
+    ///
+    /// # Errors
+    ///
+    /// The error of the task, or one of the connection that is not worth waiting for.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: answers that were not sent are kept in the task.
+    pub(super) async fn run(mut self) -> Result<Json> {
+        let mut over = pin!(self.task.client.closed());
+        loop {
+            if let Some(outcome) = self.task.settled().and_then(|info| info.outcome()) {
+                return outcome;
+            }
+            let heartbeat = self.heartbeat();
+            tokio::select! {
+                // States first: the end of the task counts even if the connection is lost after it.
+                biased;
+                event = self.listener.next() => self.listened(event).await,
+                event = self.poller.next() => self.polled(event?)?,
+                event = self.questions.next() => self.answered(&event?),
+                error = &mut over => return Err(error),
+                () = sleep(heartbeat.unwrap_or_default()), if heartbeat.is_some() => {}
+            }
+        }
+    }
+
+    /// Restarts the idle timeout unless the server owes an answer, and returns when to do it again.
+    ///
+    /// The idle timeout limits how long the server may be silent, and a server is not silent while it is not asked. With
+    /// a total timeout, which limits that too, a server may be away for longer.
+    fn heartbeat(&self) -> Option<Duration> {
+        let is_calm = !self.poller.is_in_flight() && self.may_be_away();
+        let idle_timeout = self.cx.idle_timeout().filter(|_| is_calm)?;
+        self.cx.active();
+        Some(idle_timeout / 2)
+    }
+
+    /// Returns whether the idle timeout is restarted even though the server has shown no life.
+    fn may_be_away(&self) -> bool {
+        !self.poller.is_failing() || self.cx.remaining_time().is_some()
+    }
+
+    async fn listened(&mut self, event: ListenerEvent) {
+        match event {
+            ListenerEvent::Opened => self.poller.set_listening(true),
+            ListenerEvent::Task(info) => self.received(*info),
+            ListenerEvent::Missed => self.poller.hasten(),
+            ListenerEvent::Ended => self.poller.set_listening(false),
+            ListenerEvent::Ignored => {}
+        }
+        // A server that sends notifications without end must not keep the timeouts from being checked.
+        tokio::task::yield_now().await;
+    }
+
+    fn polled(&mut self, event: PollerEvent) -> Result<()> {
+        match event {
+            PollerEvent::Task(info) => {
+                self.questions.check_refused(&info)?;
+                self.received(*info);
+            }
+            // The server has the whole idle timeout to answer.
+            PollerEvent::Sent if self.may_be_away() => self.cx.active(),
+            PollerEvent::Sent | PollerEvent::Failed => {}
+        }
+        Ok(())
+    }
+
+    fn answered(&mut self, event: &QuestionsEvent) {
+        match event {
+            QuestionsEvent::Refused => self.poller.hasten(),
+            QuestionsEvent::Answered | QuestionsEvent::Sent | QuestionsEvent::Failed => {}
+        }
+    }
+
+    fn received(&mut self, info: TaskInfo) {
+        self.cx.active();
+        let info = self.task.observe(info);
+        self.poller.received(info.poll_interval);
+        if info.is_finished() && !info.is_settled() {
+            self.poller.hasten(); // the result comes with `tasks/get`
+        }
+        self.report(&info);
+        self.questions.received(&info);
+    }
+
+    /// Calls the callbacks if the status or its message has changed.
+    fn report(&mut self, info: &TaskInfo) {
+        let status = Some((info.status, info.status_message.clone()));
+        if self.reported == status {
+            return;
+        }
+        let is_new_message = self
+            .reported
+            .as_ref()
+            .is_none_or(|(_, message)| *message != info.status_message);
+        self.reported = status;
+        self.settings.report(info);
+        if let Some(on_status) = &mut self.on_status {
+            on_status(info);
+        }
+        if let Some(message) = info.status_message.as_ref().filter(|_| is_new_message) {
+            self.messages += 1;
+            self.cx
+                .progress(Progress::new(self.messages).message(message));
+        }
+    }
+}
+
+/// The longest time that one request about a task may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,0 +1,126 @@
+//! What happens to a tool call of a caller that declared the extension: it runs as usual, or becomes a task.
+
+use std::sync::Arc;
+
+use bowline::Context;
+use bowline::exchange::{InputSource, NotificationSink, Outcome, Request};
+use bowline::server::ToolCall;
+use bowline_types::{ErrorCode, Json, ProgressToken, RpcError};
+use tokio::time::Instant;
+
+use super::convert::run_as_call;
+use super::run::TaskRun;
+use super::run_task::{TaskToRun, delete};
+use super::runner::Job;
+use super::saved_call::CallDetails;
+use super::settings::TaskStart;
+use super::store_errors::to_rpc_error;
+use super::task_input::TaskInput;
+use super::task_sink::TaskSink;
+use super::{Env, TaskSettings};
+use crate::TaskId;
+use crate::protocol::Task;
+use crate::store::{JournalEntry, StoreError, TaskRecord};
+
+/// Runs a tool call, or makes it a task.
+pub(super) async fn call_tool(env: Env, call: ToolCall, cx: Context) -> Outcome {
+    let start = match call.tool().settings::<TaskSettings>() {
+        Some(settings) => settings.start(call.arguments()),
+        None => env
+            .options
+            .task_after
+            .map_or(TaskStart::Never, TaskStart::After),
+    };
+    match start {
+        TaskStart::Never => call.run(cx).await,
+        TaskStart::AtOnce => start_task(&env, call, cx).await,
+        TaskStart::After(duration) => run_as_call(&env, call, cx, duration).await,
+    }
+}
+
+/// Makes a call a task before its handler runs.
+async fn start_task(env: &Env, call: ToolCall, cx: Context) -> Outcome {
+    let details = CallDetails::new(&call, &cx);
+    let created = create(env, details, Vec::new(), &cx).await;
+    let (record, run) = created.map_err(|error| to_rpc_error(&error))?;
+    let sink = Arc::new(TaskSink::of_task(run.clone()));
+    let input = Arc::new(TaskInput::new(run.clone(), Vec::new()));
+    let of_task = task_context(&cx, call.request(), sink, input);
+    let task = TaskToRun {
+        deadline: deadline(env, &record),
+        tool: call.run(of_task),
+        run,
+    };
+    if let Err(Job::Start(task)) = env.send(Job::Start(Box::new(task))) {
+        delete(&*env.store, task.run.id).await;
+        return Err(RpcError::new(
+            ErrorCode::INTERNAL_ERROR,
+            "the server is shutting down",
+        ));
+    }
+    create_result(&record)
+}
+
+/// Stores a task, which this process runs. It is deleted if the answer of the request is not sent.
+pub(super) async fn create(
+    env: &Env,
+    details: CallDetails,
+    journal: Vec<JournalEntry>,
+    cx: &Context,
+) -> Result<(TaskRecord, Arc<TaskRun>), StoreError> {
+    let id = TaskId::random()?;
+    let jobs = env.clone();
+    // Before the record exists: this future may be dropped while it is stored.
+    cx.on_discarded(move || drop(jobs.send(Job::Discard(id))));
+    let record = env
+        .store
+        .create(details.into_task(id, env, journal))
+        .await?;
+    let run = Arc::new(TaskRun::new(env.store.clone(), record.clone()));
+    // Before the caller learns the id, so that no change of the record is missed.
+    env.runs.insert(&run);
+    Ok((record, run))
+}
+
+/// Returns the context of a task's handler, which does not depend on the request and its connection.
+pub(super) fn task_context(
+    cx: &Context,
+    request: &Request,
+    sink: Arc<dyn NotificationSink>,
+    input: Arc<dyn InputSource>,
+) -> Context {
+    let request = with_progress_token(request.clone());
+    let mut of_task = Context::new(cx.request_id().clone(), &request, sink)
+        .with_principal(cx.principal().clone())
+        .with_input_source(input);
+    of_task.extensions_mut().extend(cx.extensions());
+    of_task
+}
+
+/// Adds a progress token: without one a context drops progress messages, which are the status of a task.
+pub(super) fn with_progress_token(mut request: Request) -> Request {
+    let token = || ProgressToken::from("task".to_owned());
+    request.progress_token.get_or_insert_with(token);
+    request
+}
+
+/// Returns when the time to live of a task ends that was created or claimed just now.
+pub(super) fn deadline(env: &Env, record: &TaskRecord) -> Option<Instant> {
+    let expires_at = record.expires_at?.as_millis();
+    // By the clock of the store: at this time the lease began.
+    let lease = env.options.lease;
+    let leased_until = record.leased_until?.as_millis();
+    let now = leased_until.saturating_sub(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX));
+    let left = std::time::Duration::from_millis(expires_at.saturating_sub(now));
+    // `None` if it is too far away to be represented.
+    Instant::now().checked_add(left)
+}
+
+/// Returns the `CreateTaskResult`.
+pub(super) fn create_result(record: &TaskRecord) -> Outcome {
+    let result: Result<Json, _> = Task::from(record).to_create_result();
+    result.map_err(|error| {
+        tracing::error!(%error, "failed to serialize a task");
+        RpcError::new(ErrorCode::INTERNAL_ERROR, "failed to serialize the task")
+    })
+}

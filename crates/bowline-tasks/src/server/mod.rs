@@ -1,0 +1,302 @@
+//! The server side of the extension `io.modelcontextprotocol/tasks`: [`Tasks`], and the [`TaskSettings`] of a tool.
+//!
+//! ```text
+//! tools/call ─▶ intercept ─┬─ runs as usual
+//!                          └─ becomes a task: record in the store ─▶ runner: leases, handlers ─▶ outcome in the record
+//! tasks/get, update, cancel ─▶ methods ─▶ record        subscriptions/listen ─▶ listen ─▶ notifications/tasks
+//! ```
+
+mod access;
+mod convert;
+mod intercept;
+mod lease;
+mod listen;
+mod methods;
+mod resume;
+mod retry;
+mod run;
+mod run_task;
+mod runner;
+mod runs;
+mod saved_call;
+mod store_errors;
+mod switch_input;
+mod task_input;
+mod task_sink;
+
+mod settings;
+pub use settings::TaskSettings;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline::exchange::{BoxFuture, Context, Outcome, Request};
+use bowline::server::{
+    ExtensionMethod, ExtensionSubscription, ServerExtension, ToolCall, WeakServer,
+};
+use bowline_types::{Json, RpcError};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+
+use crate::ReplicaId;
+use crate::protocol::{CANCEL_METHOD, EXTENSION_ID, FILTER_MEMBER, GET_METHOD, UPDATE_METHOD};
+use crate::store::{MemoryStore, StoreError, TaskStore};
+use crate::sync::Mutex;
+use runner::Job;
+use runs::RunTable;
+use store_errors::to_rpc_error;
+
+/// The tasks extension of a server, added with [`Server::extension`](bowline::Server::extension).
+///
+/// Calls of tools with [`TaskSettings`] become tasks for callers that declare the extension. A task goes on when its
+/// connection ends. Its client reads it with `tasks/get` or a subscription, answers its questions with `tasks/update`,
+/// and stops it with `tasks/cancel`.
+///
+/// # Durability
+///
+/// The process that runs a task has a lease, which it renews every 2 seconds. If it dies, another process with the same
+/// store claims the task after at most 6 seconds. If the tool is [resumable](TaskSettings::resumable), its handler runs
+/// again from its beginning there:
+///
+/// - [`Context::step`], `once` and `recall` return what was stored and do not run again. A step that was interrupted runs
+///   again (at least once), or fails the task if the tool says [at most once](TaskSettings::at_most_once).
+/// - Questions that were answered are not asked again, and open ones stay open. So the handler must use the same names
+///   and keys in the same order, as it must for input in several rounds.
+/// - The context has the protocol version, capabilities and implementation of the caller, and its principal with the
+///   scopes of the call. Claims, the HTTP request, connection state and what layers added are not saved.
+///
+/// The task of any other tool fails with a reason. Nothing that is stored is lost: a process that has lost its lease
+/// can write nothing.
+///
+/// # Principals
+///
+/// A task is accessible to the principal that created it, by its name: issuer and subject, whatever the scopes. Tasks
+/// of anonymous callers are accessible to all anonymous callers that know their id, which cannot be guessed.
+///
+/// # Examples
+///
+/// ```
+/// use bowline::{Context, Server, ToolError, tool};
+/// use bowline_tasks::Tasks;
+///
+/// # async fn fetch() -> String { String::new() }
+/// #[tool(task(resumable))]
+/// async fn convert(cx: Context) -> Result<String, ToolError> {
+///     let page = cx.step("fetch", fetch()).await?;
+///     Ok(page.to_uppercase())
+/// }
+///
+/// let server = Server::new("documents", "1.0.0").tool(convert).extension(Tasks::in_memory());
+/// ```
+pub struct Tasks {
+    store: Arc<dyn TaskStore>,
+    options: Options,
+    owner: Result<ReplicaId, StoreError>,
+    runs: Arc<RunTable>,
+    jobs: UnboundedSender<Job>,
+    /// Taken by the background work.
+    inbox: Mutex<Option<UnboundedReceiver<Job>>>,
+}
+
+/// The settings of [`Tasks`].
+#[derive(Clone, Copy, Debug)]
+struct Options {
+    ttl: Option<Duration>,
+    max_ttl: Duration,
+    poll_interval: Duration,
+    removal_delay: Duration,
+    lease: Duration,
+    renew_every: Duration,
+    task_after: Option<Duration>,
+}
+
+/// What every part of the extension uses.
+#[derive(Clone)]
+struct Env {
+    store: Arc<dyn TaskStore>,
+    options: Options,
+    /// This process.
+    owner: ReplicaId,
+    runs: Arc<RunTable>,
+    jobs: UnboundedSender<Job>,
+}
+
+impl Env {
+    /// Sends a job to the runner; returns it if there is none, because the server shuts down.
+    fn send(&self, job: Job) -> Result<(), Job> {
+        self.jobs.send(job).map_err(|error| error.0)
+    }
+}
+
+impl Tasks {
+    /// Creates the extension with tasks in `store`.
+    #[must_use]
+    pub fn new(store: impl TaskStore) -> Self {
+        let (jobs, inbox) = mpsc::unbounded_channel();
+        Self {
+            store: Arc::new(store),
+            options: Options {
+                ttl: Some(Duration::from_secs(60 * 60)),
+                max_ttl: Duration::MAX,
+                poll_interval: Duration::from_secs(1),
+                removal_delay: Duration::from_secs(60),
+                lease: Duration::from_secs(6),
+                renew_every: Duration::from_secs(2),
+                task_after: None,
+            },
+            owner: ReplicaId::random(),
+            runs: Arc::default(),
+            jobs,
+            inbox: Mutex::new(Some(inbox)),
+        }
+    }
+
+    /// Creates the extension with tasks in memory, which end with the process.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self::new(MemoryStore::new())
+    }
+
+    /// Creates the extension with tasks in an SQLite database, which is created if it does not exist. Several processes
+    /// of one machine can use the same database; see [`SqliteStore`](crate::store::SqliteStore).
+    ///
+    /// # Errors
+    ///
+    /// As of [`SqliteStore::open`](crate::store::SqliteStore::open).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use bowline::Server;
+    /// use bowline_tasks::Tasks;
+    ///
+    /// let server = Server::new("documents", "1.0.0").extension(Tasks::sqlite("tasks.db")?);
+    /// # Ok::<(), bowline_tasks::store::StoreError>(())
+    /// ```
+    #[cfg(feature = "sqlite")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
+    pub fn sqlite(path: impl AsRef<std::path::Path>) -> Result<Self, StoreError> {
+        crate::store::SqliteStore::open(path).map(Self::new)
+    }
+
+    /// Sets the time to live of tasks from their creation, after which they fail; `None` is unlimited. Default: 1 h.
+    #[must_use]
+    pub fn ttl(mut self, ttl: impl Into<Option<Duration>>) -> Self {
+        self.options.ttl = ttl.into();
+        self
+    }
+
+    /// Sets the longest time to live that a tool can set. Default: unlimited.
+    #[must_use]
+    pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
+        self.options.max_ttl = max_ttl;
+        self
+    }
+
+    /// Sets how long a record is kept after its time to live, so that clients see how it ended. Default: 1 min.
+    #[must_use]
+    pub fn removal_delay(mut self, delay: Duration) -> Self {
+        self.options.removal_delay = delay;
+        self
+    }
+
+    /// Sets how often clients should poll. Default: 1 s.
+    #[must_use]
+    pub fn poll_interval(mut self, interval: Duration) -> Self {
+        self.options.poll_interval = interval;
+        self
+    }
+
+    /// Sets how long a task belongs to its process after the last renewal. Default: 6 s.
+    ///
+    /// It should be several times the [interval of renewals](Self::renew_every): another process takes the task over
+    /// when the lease has expired.
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.options.lease = lease;
+        self
+    }
+
+    /// Sets how often leases are renewed and expired ones are looked for. Default: 2 s.
+    #[must_use]
+    pub fn renew_every(mut self, interval: Duration) -> Self {
+        self.options.renew_every = interval;
+        self
+    }
+
+    /// Makes the calls of all tools without [`TaskSettings`] tasks when they have run for this long. By default they
+    /// do not become tasks.
+    #[must_use]
+    pub fn task_after(mut self, duration: Duration) -> Self {
+        self.options.task_after = Some(duration);
+        self
+    }
+
+    fn env(&self) -> Result<Env, StoreError> {
+        Ok(Env {
+            store: self.store.clone(),
+            options: self.options,
+            owner: self.owner.clone()?,
+            runs: self.runs.clone(),
+            jobs: self.jobs.clone(),
+        })
+    }
+}
+
+impl ServerExtension for Tasks {
+    fn id(&self) -> &str {
+        EXTENSION_ID
+    }
+
+    fn methods(&self) -> Vec<ExtensionMethod> {
+        let names = [GET_METHOD, UPDATE_METHOD, CANCEL_METHOD];
+        let method = |name| ExtensionMethod::new(name).name_member("taskId");
+        names.map(method).into()
+    }
+
+    fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
+        Box::pin(async move { methods::respond(&*self.store, &request, &cx).await })
+    }
+
+    fn call_tool<'a>(&'a self, call: ToolCall, cx: Context) -> BoxFuture<'a, Outcome> {
+        match self.env() {
+            Ok(env) => Box::pin(intercept::call_tool(env, call, cx)),
+            Err(error) => Box::pin(std::future::ready(Err(to_rpc_error(&error)))),
+        }
+    }
+
+    fn filter_members(&self) -> &[&str] {
+        &[FILTER_MEMBER]
+    }
+
+    fn subscribe<'a>(
+        &'a self,
+        filter: BTreeMap<String, Json>,
+        cx: Context,
+    ) -> BoxFuture<'a, Result<ExtensionSubscription, RpcError>> {
+        Box::pin(listen::subscribe(self.store.clone(), filter, cx))
+    }
+
+    fn background(&self, server: WeakServer) -> Option<BoxFuture<'static, ()>> {
+        let Some(inbox) = self.inbox.lock().take() else {
+            tracing::error!("`Tasks` was added to two servers; only the first one runs tasks");
+            return None;
+        };
+        match self.env() {
+            Ok(env) => Some(Box::pin(runner::run(env, server, inbox))),
+            Err(error) => {
+                tracing::error!(%error, "failed to start the tasks of the server");
+                None
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Tasks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tasks")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}

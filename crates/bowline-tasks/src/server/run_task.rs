@@ -1,0 +1,270 @@
+//! [`run_task`], the future of one run of a task: its handler, its status messages, and the write of its outcome.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline::CancelMode;
+use bowline::exchange::Outcome;
+use bowline::server::RunningTool;
+use bowline_types::{CallToolResult, ContentBlock, ErrorCode, Json, RpcError};
+use tokio::time::{Instant, sleep_until};
+
+use super::retry::Backoff;
+use super::run::{Outbox, Stop, TaskRun, Written, shown};
+use super::store_errors::{chain, to_rpc_error};
+use crate::TaskId;
+use crate::store::{TaskChange, TaskOutcome, TaskStore};
+
+/// A task whose handler is to run.
+pub(super) struct TaskToRun {
+    pub(super) run: Arc<TaskRun>,
+    pub(super) tool: RunningTool,
+    /// When the time to live ends.
+    pub(super) deadline: Option<Instant>,
+}
+
+/// Runs a task until its outcome is stored, or another process has taken it over.
+///
+/// # Cancel safety
+///
+/// Dropping it drops the handler. The lease expires, and another process claims the task.
+pub(super) async fn run_task(task: TaskToRun) {
+    let TaskToRun {
+        run,
+        mut tool,
+        deadline,
+    } = task;
+    let ended = tokio::select! {
+        // A run that has lost its lease must not begin another effect.
+        biased;
+        stop = run.stopped() => Err(stop),
+        outcome = run_handler(&run, &mut tool) => Ok(outcome),
+        () = expire(deadline) => Err(Stop::Fail(expired())),
+        () = write_outbox(&run) => Err(Stop::Lost),
+    };
+    match ended {
+        Ok(outcome) => finish(&run, task_outcome(&run, outcome)).await,
+        Err(stop) => {
+            let unheard = signal_or_drop(tool);
+            end(&run, stop).await;
+            if let Some(unheard) = unheard {
+                // It wants to end by itself. Its outcome is not stored.
+                drop(unheard.await);
+            }
+        }
+    }
+}
+
+/// Runs the handler, and signals it when the caller cancels the task.
+async fn run_handler(run: &TaskRun, tool: &mut RunningTool) -> Outcome {
+    let control = tool.control().clone();
+    let mut is_signalled = false;
+    loop {
+        tokio::select! {
+            biased;
+            outcome = &mut *tool => return outcome,
+            () = run.cancel_requested(), if !is_signalled => {
+                control.cancel();
+                is_signalled = true;
+            }
+        }
+    }
+}
+
+/// Stops a handler; returns it if it is only signalled.
+pub(super) fn signal_or_drop(tool: RunningTool) -> Option<RunningTool> {
+    tool.control().cancel();
+    let is_signalled = tool.control().cancel_mode() == CancelMode::Signal;
+    is_signalled.then_some(tool)
+}
+
+/// Writes what follows from a stop.
+async fn end(run: &TaskRun, stop: Stop) {
+    match stop {
+        Stop::Lost => {
+            tracing::debug!(task = %shown(run.id), "stopped a task that is finished or held elsewhere");
+        }
+        // The runner deletes the record.
+        Stop::Discard => {}
+        Stop::Fail(error) => finish(run, TaskOutcome::Failed(error)).await,
+        Stop::Release => {
+            // If it fails, the lease expires by itself.
+            if let Err(error) = run.write(TaskChange::new().release()).await {
+                tracing::warn!(task = %shown(run.id), error = %chain(&error), "failed to release a task");
+            }
+        }
+    }
+}
+
+/// Writes the outcome of the task, and tries again until it is stored or the task is lost. The lease is renewed
+/// meanwhile.
+async fn finish(run: &TaskRun, outcome: TaskOutcome) {
+    let unstored = UnstoredOutcome(run.id);
+    // The last message must not be lost to the limit of one write a second.
+    let last_message = run.take_outbox(true).status_message;
+    if let Err(error) = run
+        .write_with_retries(finishing(outcome, last_message))
+        .await
+    {
+        // Refused, such as a result that is too large.
+        let mut refused = to_rpc_error(&error);
+        refused.message = format!(
+            "failed to store the outcome of the task: {}",
+            refused.message
+        );
+        let refused = finishing(TaskOutcome::Failed(refused), None);
+        if let Err(error) = run.write_with_retries(refused).await {
+            let error = chain(&error);
+            tracing::error!(task = %shown(run.id), %error, "failed to store the outcome of a task");
+        }
+    }
+    unstored.stored();
+}
+
+/// Returns the change that finishes a task. The status of a failed one is the message of its error.
+pub(super) fn finishing(outcome: TaskOutcome, last_message: Option<String>) -> TaskChange {
+    let message = match &outcome {
+        TaskOutcome::Failed(error) => Some(error.message.clone()),
+        TaskOutcome::Completed(_) | TaskOutcome::Cancelled => last_message,
+    };
+    let change = TaskChange::new().finish(outcome);
+    match message {
+        Some(message) => change.status_message(message),
+        None => change,
+    }
+}
+
+/// Returns the outcome of a task whose handler has ended.
+fn task_outcome(run: &TaskRun, outcome: Outcome) -> TaskOutcome {
+    let is_cancelled = run.with_record(|record| record.is_cancel_requested);
+    let failure = outcome.as_ref().ok().and_then(tool_failure);
+    match outcome {
+        // A handler that was told to stop and then fails has stopped; one that succeeds was faster.
+        _ if is_cancelled && (outcome.is_err() || failure.is_some()) => TaskOutcome::Cancelled,
+        Ok(result) => match failure.and_then(|text| run.take_rejected(&text)) {
+            Some(error) => TaskOutcome::Failed(error),
+            None => TaskOutcome::Completed(complete_result(&result)),
+        },
+        Err(error) => TaskOutcome::Failed(error),
+    }
+}
+
+/// Returns the result with the `resultType` that it would have as the answer of the request.
+fn complete_result(result: &Json) -> Json {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Typed {
+        result_type: Option<String>,
+    }
+    let typed = result.decode::<Typed>();
+    let has_type = typed.is_ok_and(|typed| typed.result_type.is_some());
+    // The record must not keep a larger buffer alive.
+    let result = result.to_unshared();
+    let writer = (!has_type).then(|| result.clone().into_writer()).flatten();
+    match writer {
+        Some(mut writer) => {
+            writer.add("resultType", &Json::from_static(r#""complete""#));
+            writer.close()
+        }
+        None => result,
+    }
+}
+
+/// Returns the first text of a tool result with `isError`; empty if it has none.
+fn tool_failure(result: &Json) -> Option<String> {
+    // Most results are none, and need not be decoded.
+    let may_be_error = result.as_str().contains("\"isError\"");
+    let result: CallToolResult = may_be_error.then(|| result.decode().ok()).flatten()?;
+    let is_error = result.is_error == Some(true);
+    is_error.then(|| match result.content.into_iter().next() {
+        Some(ContentBlock::Text(text)) => text.text,
+        _ => String::new(),
+    })
+}
+
+/// Writes status messages, at most one a second, and withdrawn questions. Never returns.
+async fn write_outbox(run: &TaskRun) {
+    let mut next_status = Instant::now();
+    loop {
+        let is_due = Instant::now() >= next_status;
+        let Outbox {
+            status_message,
+            withdrawn,
+        } = run.take_outbox(is_due);
+        if status_message.is_none() && withdrawn.is_empty() {
+            tokio::select! {
+                () = run.outbox_filled() => {}
+                () = sleep_until(next_status), if !is_due => {}
+            }
+            continue;
+        }
+        let mut change = TaskChange::new();
+        if let Some(message) = status_message {
+            next_status = Instant::now() + STATUS_INTERVAL;
+            change = change.status_message(message);
+        }
+        for key in withdrawn {
+            change = change.withdraw(key);
+        }
+        match run.write_with_retries(change).await {
+            Ok(Written::Done) => {}
+            // The run stops.
+            Ok(Written::Lost) => std::future::pending().await,
+            Err(error) => {
+                tracing::warn!(task = %shown(run.id), error = %chain(&error), "failed to write the status of a task");
+            }
+        }
+    }
+}
+
+async fn expire(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The error of a task whose time to live has passed.
+pub(super) fn expired() -> RpcError {
+    let message = "the time to live of the task has ended";
+    RpcError::new(ErrorCode::INTERNAL_ERROR, message)
+}
+
+/// Deletes a task whose id the caller never got.
+pub(super) async fn delete(store: &dyn TaskStore, id: TaskId) {
+    let mut backoff = Backoff::new(MAX_DELETE_DELAY);
+    for _ in 0..DELETE_ATTEMPTS {
+        match store.delete(id).await {
+            Ok(_) => return,
+            Err(error) => {
+                let error = chain(&error);
+                tracing::warn!(task = %shown(id), %error, "failed to delete a task");
+                backoff.wait().await;
+            }
+        }
+    }
+}
+
+/// Logs an outcome that is dropped before it is stored, at the end of a shutdown.
+struct UnstoredOutcome(TaskId);
+
+impl UnstoredOutcome {
+    fn stored(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for UnstoredOutcome {
+    fn drop(&mut self) {
+        tracing::error!(
+            task = %shown(self.0),
+            "dropped the outcome of a task that could not be stored; its lease expires and another process resumes \
+             or fails it"
+        );
+    }
+}
+
+const STATUS_INTERVAL: Duration = Duration::from_secs(1);
+const MAX_DELETE_DELAY: Duration = Duration::from_secs(1);
+/// Then the record stays until its time to live ends.
+const DELETE_ATTEMPTS: usize = 6;

@@ -1,0 +1,127 @@
+//! The background work of the extension: it owns the running handlers, keeps their leases, and takes in changes that
+//! other processes made.
+//!
+//! The extension itself only has a queue to it: a handler refers to its server, and the server to the extension.
+
+use std::convert::Infallible;
+
+use bowline::server::{RunningTool, WeakServer};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinSet;
+
+use super::Env;
+use super::lease::keep_leases;
+use super::run::{Stop, shown};
+use super::run_task::{TaskToRun, delete, run_task};
+use super::runs::Registered;
+use super::store_errors::chain;
+use crate::TaskId;
+use crate::store::{ChangeHint, RunMode};
+
+/// What the runner is told to do.
+pub(super) enum Job {
+    /// Runs a task.
+    Start(Box<TaskToRun>),
+    /// Stops and deletes a task whose id the caller never got.
+    Discard(TaskId),
+    /// Lets a handler end that was signalled and whose outcome is not needed.
+    Finish(RunningTool),
+}
+
+/// Runs tasks until the server shuts down and they have ended.
+pub(super) async fn run(env: Env, server: WeakServer, jobs: UnboundedReceiver<Job>) {
+    tokio::select! {
+        () = run_jobs(&env, &server, jobs) => {}
+        never = keep_leases(&env, &server) => match never {},
+        never = follow_changes(&env) => match never {},
+    }
+}
+
+async fn run_jobs(env: &Env, server: &WeakServer, mut jobs: UnboundedReceiver<Job>) {
+    let mut running = JoinSet::new();
+    let mut is_draining = false;
+    loop {
+        tokio::select! {
+            // Cannot be `None`: `env` has a sender.
+            Some(job) = jobs.recv() => {
+                start(env, &mut running, job);
+                if is_draining {
+                    drain(env);
+                }
+            }
+            Some(ended) = running.join_next(), if !running.is_empty() => {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "the run of a task panicked");
+                }
+            }
+            () = server.shutting_down(), if !is_draining => {
+                is_draining = true;
+                drain(env);
+            }
+        }
+        if is_draining && running.is_empty() && jobs.is_empty() {
+            return;
+        }
+    }
+}
+
+fn start(env: &Env, running: &mut JoinSet<()>, job: Job) {
+    match job {
+        Job::Start(task) => {
+            let registered = Registered {
+                runs: env.runs.clone(),
+                run: task.run.clone(),
+            };
+            env.runs.insert(&task.run);
+            running.spawn(async move {
+                let _registered = registered;
+                run_task(*task).await;
+            });
+        }
+        Job::Discard(id) => {
+            if let Some(run) = env.runs.get(id) {
+                run.stop(Stop::Discard);
+            }
+            let store = env.store.clone();
+            running.spawn(async move { delete(&*store, id).await });
+        }
+        Job::Finish(tool) => {
+            running.spawn(async move { drop(tool.await) });
+        }
+    }
+}
+
+/// Lets other processes take over the tasks that can be resumed. The others end here, within the grace period.
+fn drain(env: &Env) {
+    env.runs.start_draining();
+    for run in env.runs.all() {
+        if run.run_mode != RunMode::NotResumable {
+            run.drain();
+        }
+    }
+}
+
+/// Reads the records of running tasks that were changed, for example by an answer that another process received.
+async fn follow_changes(env: &Env) -> Infallible {
+    let mut changes = env.store.changes();
+    while let Some(hint) = changes.next().await {
+        let ChangeHint::Changed { id, version } = hint else {
+            continue; // found by the next renewal
+        };
+        // The changes of this process are known already.
+        let changed = env.runs.get(id);
+        let Some(run) = changed.filter(|run| run.held().version < version) else {
+            continue;
+        };
+        match env.store.read(id).await {
+            Ok(Some(record)) => run.deliver(record),
+            Ok(None) => run.stop(Stop::Lost),
+            Err(error) => {
+                let error = chain(&error);
+                tracing::warn!(task = %shown(id), %error, "failed to read a changed task");
+            }
+        }
+    }
+    // The store has no hints; renewals find changes.
+    std::future::pending().await
+}

@@ -1,0 +1,145 @@
+//! [`CallDetails`], what a task is created from, and [`SavedCall`], the part of it that another process needs to run
+//! the handler again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline::exchange::{Caller, Dialect, Principal};
+use bowline::server::ToolCall;
+use bowline::{CancelMode, Context};
+use bowline_types::{ClientCapabilities, Implementation, Json};
+use serde::{Deserialize, Serialize};
+
+use super::{Env, TaskSettings};
+use crate::TaskId;
+use crate::store::{JournalEntry, NewTask, RunMode, TaskRecord};
+
+/// What a task is created from.
+pub(super) struct CallDetails {
+    tool: String,
+    arguments: Json,
+    meta: Option<Json>,
+    principal: Principal,
+    caller: Arc<Caller>,
+    is_signalled: bool,
+    pub(super) run_mode: RunMode,
+    ttl: Option<Duration>,
+    poll_interval: Option<Duration>,
+}
+
+impl CallDetails {
+    pub(super) fn new(call: &ToolCall, cx: &Context) -> Self {
+        let settings = call.tool().settings::<TaskSettings>();
+        let run_mode = settings.map_or(RunMode::NotResumable, TaskSettings::run_mode);
+        Self {
+            tool: call.name().to_owned(),
+            arguments: call.arguments().clone(),
+            meta: call.meta().cloned(),
+            principal: cx.principal().clone(),
+            caller: cx.caller().clone(),
+            is_signalled: call.tool().handler_cancel_mode() == CancelMode::Signal,
+            run_mode,
+            ttl: settings.and_then(TaskSettings::own_ttl),
+            poll_interval: settings.and_then(TaskSettings::own_poll_interval),
+        }
+    }
+
+    /// Returns the task that is to be stored.
+    pub(super) fn into_task(self, id: TaskId, env: &Env, journal: Vec<JournalEntry>) -> NewTask {
+        let options = &env.options;
+        let saved = SavedCall::encode(&self);
+        let mut task = NewTask::new(id, self.tool, env.owner, options.lease)
+            .arguments(self.arguments)
+            .run_mode(self.run_mode)
+            .removal_delay(options.removal_delay)
+            .poll_interval(self.poll_interval.unwrap_or(options.poll_interval));
+        if let Some(saved) = saved {
+            task = task.context(saved);
+        }
+        if let Some(name) = self.principal.name() {
+            task = task.principal(name);
+        }
+        if let Some(meta) = self.meta {
+            task = task.meta(meta);
+        }
+        let ttl = self.ttl.or(options.ttl);
+        if let Some(ttl) = ttl.map(|ttl| ttl.min(options.max_ttl)) {
+            task = task.ttl(ttl);
+        }
+        journal.into_iter().fold(task, NewTask::journal_entry)
+    }
+}
+
+/// What the record contains for another process, besides the call itself. The principal has no claims then, and what
+/// layers added to the context is not saved.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SavedCall {
+    protocol_version: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    client_info: Option<Implementation>,
+    #[serde(default)]
+    capabilities: ClientCapabilities,
+    /// The scopes with which the call was admitted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    scopes: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    subject: Option<String>,
+    /// Whether a cancelled handler is only signalled.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_signalled: bool,
+}
+
+impl SavedCall {
+    fn encode(call: &CallDetails) -> Option<Json> {
+        let principal = &call.principal;
+        let subject = principal.subject();
+        let saved = Self {
+            protocol_version: call.caller.dialect.version.to_owned(),
+            client_info: call.caller.implementation.clone(),
+            capabilities: call.caller.capabilities.clone(),
+            scopes: principal.scopes().map(str::to_owned).collect(),
+            subject: subject
+                .filter(|it| Some(*it) != principal.name())
+                .map(str::to_owned),
+            is_signalled: call.is_signalled,
+        };
+        let encoded = Json::encode(&saved);
+        encoded
+            .inspect_err(
+                |error| tracing::error!(%error, "failed to serialize the context of a call"),
+            )
+            .ok()
+    }
+
+    /// Returns what was saved with a task.
+    pub(super) fn read(record: &TaskRecord) -> Self {
+        let context = record.request.context.as_ref();
+        let saved = context.and_then(|context| context.decode().ok());
+        saved.unwrap_or_default()
+    }
+
+    pub(super) fn is_signalled(&self) -> bool {
+        self.is_signalled
+    }
+
+    /// Returns the caller; `None` if this program does not know its protocol version.
+    pub(super) fn caller(&self) -> Option<Arc<Caller>> {
+        let mut caller = Caller::new(Dialect::of(&self.protocol_version)?);
+        caller.implementation.clone_from(&self.client_info);
+        caller.capabilities.clone_from(&self.capabilities);
+        Some(Arc::new(caller))
+    }
+
+    /// Returns the principal of a task.
+    pub(super) fn principal(&self, record: &TaskRecord) -> Principal {
+        let Some(name) = &record.principal else {
+            return Principal::anonymous();
+        };
+        let principal = Principal::named(name.clone()).with_scopes(&self.scopes);
+        match &self.subject {
+            Some(subject) => principal.with_subject(&**subject),
+            None => principal,
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! `tasks/cancel`.
+
+use bowline::{Args, CancelMode, Context, Tool, ToolError};
+use bowline_tasks::{TaskSettings, Tasks};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::support::{Counter, SECOND, TestClient, hangs, server, store};
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_task_is_cancelled_at_once_and_its_handler_is_dropped() {
+    let dropped = Counter::default();
+    let server = server(
+        Tasks::new(store()),
+        [hangs(&dropped).with_settings(TaskSettings::new())],
+    );
+    let mut client = TestClient::new(&server);
+    let id = client.start("hangs").await;
+    sleep(SECOND).await;
+
+    let ack = client.cancel(&id).await.unwrap();
+    assert_eq!(ack["resultType"], "complete");
+    assert_eq!(ack.get("status"), None);
+
+    let cancelled = client.get(&id).await.unwrap();
+    assert_eq!(cancelled["status"], "cancelled");
+    assert_eq!(cancelled.get("result"), None);
+    sleep(SECOND / 100).await;
+    assert_eq!(dropped.get(), 1);
+    // A finished task acknowledges a cancel, too.
+    client.cancel(&id).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_is_cancelled_by_another_process() {
+    let (store, dropped) = (store(), Counter::default());
+    let owner = server(
+        Tasks::new(store.clone()),
+        [hangs(&dropped).with_settings(TaskSettings::new())],
+    );
+    let other = server(
+        Tasks::new(store),
+        [hangs(&dropped).with_settings(TaskSettings::new())],
+    );
+    let id = TestClient::new(&owner).start("hangs").await;
+    sleep(SECOND).await;
+
+    TestClient::new(&other).cancel(&id).await.unwrap();
+    sleep(SECOND / 100).await;
+
+    assert_eq!(dropped.get(), 1);
+    let cancelled = TestClient::new(&owner).get(&id).await.unwrap();
+    assert_eq!(cancelled["status"], "cancelled");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_terminal_task_state_is_written_once() {
+    let finishes = Tool::new("finishes", async || {
+        sleep(SECOND).await;
+        "done"
+    });
+    let finishes = finishes.with_settings(TaskSettings::new());
+    let server = server(Tasks::new(store()), [finishes]);
+    let mut client = TestClient::new(&server);
+    let (early, late) = (
+        client.start("finishes").await,
+        client.start("finishes").await,
+    );
+
+    client.cancel(&early).await.unwrap();
+    sleep(2 * SECOND).await;
+    client.cancel(&late).await.unwrap();
+
+    assert_eq!(client.get(&early).await.unwrap()["status"], "cancelled");
+    assert_eq!(client.get(&late).await.unwrap()["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_wants_to_be_told_ends_by_itself() {
+    let dropped = Counter::default();
+    let guard = dropped.clone();
+    let saves = move |cx: Context, arguments: Args<Saves>| {
+        let guard = guard.on_drop();
+        async move {
+            cx.cancelled().await;
+            sleep(5 * SECOND).await;
+            drop(guard);
+            match arguments.0.fails {
+                true => Err(ToolError::new("stopped")),
+                false => Ok("saved a part"),
+            }
+        }
+    };
+    let saves = Tool::new("saves", saves).cancel_mode(CancelMode::Signal);
+    let server = server(
+        Tasks::new(store()),
+        [saves.with_settings(TaskSettings::new())],
+    );
+    let mut client = TestClient::new(&server);
+    let start = async |client: &mut TestClient, fails| {
+        let created = client.call("saves", json!({"fails": fails})).await.unwrap();
+        created["taskId"].as_str().unwrap().to_owned()
+    };
+    let (succeeds, fails) = (
+        start(&mut client, false).await,
+        start(&mut client, true).await,
+    );
+    sleep(SECOND).await;
+
+    for id in [&succeeds, &fails] {
+        client.cancel(id).await.unwrap();
+        sleep(SECOND / 10).await;
+        assert_eq!(client.get(id).await.unwrap()["status"], "working");
+    }
+    assert_eq!(dropped.get(), 0);
+
+    let done = client.wait_for(&succeeds, "completed").await;
+    assert_eq!(done["result"]["content"][0]["text"], "saved a part");
+    client.wait_for(&fails, "cancelled").await;
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Saves {
+    fails: bool,
+}

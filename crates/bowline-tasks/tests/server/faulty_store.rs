@@ -1,0 +1,125 @@
+//! A store that a test can make unavailable for one process.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bowline_tasks::store::{
+    Appended, ChangeFeed, Fence, HeldTask, JournalEntry, ListPosition, MemoryStore, NewTask,
+    Renewal, StoreError, StoreFuture, TaskChange, TaskChanges, TaskPage, TaskRecord, TaskStore,
+    Updated, Version,
+};
+use bowline_tasks::{ReplicaId, TaskId};
+
+/// A process's access to a shared store, without hints on changes.
+#[derive(Clone)]
+pub(crate) struct FaultyStore {
+    inner: Arc<MemoryStore>,
+    is_down: Arc<AtomicBool>,
+    creation_delay: Arc<Mutex<Duration>>,
+    feed: ChangeFeed,
+}
+
+impl FaultyStore {
+    pub(crate) fn new(inner: &Arc<MemoryStore>) -> Self {
+        Self {
+            inner: inner.clone(),
+            is_down: Arc::default(),
+            creation_delay: Arc::default(),
+            feed: ChangeFeed::new(),
+        }
+    }
+
+    /// Makes every operation of this process fail, or work again.
+    pub(crate) fn set_down(&self, is_down: bool) {
+        self.is_down.store(is_down, Ordering::SeqCst);
+    }
+
+    /// Makes `create` return so long after the task was stored.
+    pub(crate) fn delay_creation(&self, delay: Duration) {
+        *self.creation_delay.lock().unwrap() = delay;
+    }
+
+    fn access<'a, T: Send + 'a>(&self, operation: StoreFuture<'a, T>) -> StoreFuture<'a, T> {
+        match self.is_down.load(Ordering::SeqCst) {
+            false => operation,
+            true => Box::pin(async {
+                Err(StoreError::Busy {
+                    store: "the store".into(),
+                    reason: "a test",
+                })
+            }),
+        }
+    }
+}
+
+impl TaskStore for FaultyStore {
+    fn create(&self, task: NewTask) -> StoreFuture<'_, TaskRecord> {
+        let delay = *self.creation_delay.lock().unwrap();
+        self.access(Box::pin(async move {
+            let created = self.inner.create(task).await;
+            tokio::time::sleep(delay).await;
+            created
+        }))
+    }
+
+    fn read(&self, id: TaskId) -> StoreFuture<'_, Option<TaskRecord>> {
+        self.access(self.inner.read(id))
+    }
+
+    fn update(
+        &self,
+        id: TaskId,
+        expected: Version,
+        change: TaskChange,
+    ) -> StoreFuture<'_, Updated> {
+        self.access(self.inner.update(id, expected, change))
+    }
+
+    fn append(&self, id: TaskId, fence: Fence, entry: JournalEntry) -> StoreFuture<'_, Appended> {
+        self.access(self.inner.append(id, fence, entry))
+    }
+
+    fn journal(&self, id: TaskId) -> StoreFuture<'_, Vec<JournalEntry>> {
+        self.access(self.inner.journal(id))
+    }
+
+    fn claim(
+        &self,
+        owner: ReplicaId,
+        lease: Duration,
+        max: usize,
+    ) -> StoreFuture<'_, Vec<TaskRecord>> {
+        self.access(self.inner.claim(owner, lease, max))
+    }
+
+    fn renew<'a>(
+        &'a self,
+        owner: ReplicaId,
+        held: &'a [HeldTask],
+        lease: Duration,
+    ) -> StoreFuture<'a, Renewal> {
+        self.access(self.inner.renew(owner, held, lease))
+    }
+
+    fn list<'a>(
+        &'a self,
+        principal: &'a str,
+        after: Option<ListPosition>,
+        max: usize,
+    ) -> StoreFuture<'a, TaskPage> {
+        self.access(self.inner.list(principal, after, max))
+    }
+
+    fn delete(&self, id: TaskId) -> StoreFuture<'_, bool> {
+        self.access(self.inner.delete(id))
+    }
+
+    fn remove_expired(&self, max: usize) -> StoreFuture<'_, usize> {
+        self.access(self.inner.remove_expired(max))
+    }
+
+    fn changes(&self) -> TaskChanges {
+        self.feed.subscribe()
+    }
+}

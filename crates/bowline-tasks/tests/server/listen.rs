@@ -1,0 +1,89 @@
+//! `notifications/tasks`.
+
+use bowline::{Context, Tool, ToolError};
+use bowline_tasks::{TaskSettings, Tasks};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::support::{SECOND, TestClient, accept, server, store};
+
+#[derive(Deserialize, JsonSchema)]
+struct Name {
+    name: String,
+}
+
+fn greet() -> Tool {
+    let greet = async |cx: Context| -> Result<String, ToolError> {
+        tokio::time::sleep(SECOND).await;
+        let name = cx.elicit::<Name>("name", "Who?").await?.name;
+        Ok(format!("Hello, {name}!"))
+    };
+    Tool::new("greet", greet).with_settings(TaskSettings::new())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscriber_gets_each_state_in_full() {
+    let server = server(Tasks::new(store()), [greet()]);
+    let mut client = TestClient::new(&server);
+    let id = client.start("greet").await;
+
+    assert_eq!(client.listen(&[&id, "unknown", &id]).await, json!([id]));
+
+    let working = client.notification("notifications/tasks").await;
+    assert_eq!(working["taskId"], *id);
+    assert_eq!(working["status"], "working");
+    assert!(working["_meta"]["io.modelcontextprotocol/subscriptionId"].is_i64());
+    let asks = client.notification("notifications/tasks").await;
+    assert_eq!(asks["status"], "input_required");
+    assert_eq!(
+        asks["inputRequests"]["name"]["method"],
+        "elicitation/create"
+    );
+    let answers = json!({"name": accept(json!({"name": "Ada"}))});
+    client.update(&id, answers).await.unwrap();
+    let working = client.notification("notifications/tasks").await;
+    assert_eq!(working["status"], "working");
+    let done = client.notification("notifications/tasks").await;
+    assert_eq!(done["status"], "completed");
+    assert_eq!(done["result"]["content"][0]["text"], "Hello, Ada!");
+    client.expect_nothing().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscriber_at_another_process_gets_changes() {
+    let store = store();
+    let owner = server(Tasks::new(store.clone()), [greet()]);
+    let other = server(Tasks::new(store), [greet()]);
+    let id = TestClient::new(&owner).start("greet").await;
+    let mut client = TestClient::new(&other);
+
+    client.listen(&[&id]).await;
+
+    assert_eq!(
+        client.notification("notifications/tasks").await["status"],
+        "working"
+    );
+    let asks = client.notification("notifications/tasks").await;
+    assert_eq!(asks["status"], "input_required");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_number_of_tasks_of_a_subscription_is_limited() {
+    let server = server(Tasks::new(store()), [greet()]);
+    let mut client = TestClient::new(&server);
+
+    for tasks in [json!(vec!["x"; 1025]), json!("x"), json!([1])] {
+        let params = json!({"notifications": {"taskIds": tasks}});
+        let error = client
+            .request("subscriptions/listen", params)
+            .await
+            .unwrap_err();
+
+        assert_eq!(error["code"], -32602);
+        assert!(
+            error["message"].as_str().unwrap().contains("`taskIds`"),
+            "{error}"
+        );
+    }
+}
