@@ -163,15 +163,16 @@ fn workspace_root() -> PathBuf {
 const USAGE: &str = "\
 Usage: cargo xtask <command>
 
-  ci [--skip STEP]… [--keep-going]   all checks, in order; `deny`, `packages`, `docs`, `counts` and `real` with
-                                     --all only
+  ci [--skip STEP]… [--keep-going]   all checks, in order; `deny`, `packages`, `semver`, `docs`, `counts` and
+                                     `real` with --all only
                                      steps: fmt, tidy, typos, deny, clippy, features, test, hostile, doc, package,
-                                     packages, msrv, api, docs, no-legacy, counts, conformance, interop, real, mutants
+                                     packages, msrv, api, semver, docs, no-legacy, counts, conformance, interop, real,
+                                     mutants
   tidy                               the house rules that a text search can check
   typos                              spelling (Python)
   api [--bless]                      the public API against its committed text in api/, or write that text
   deny                               licenses, sources and bans of dependencies, and advisories if there is a network
-  docs                               the guide in docs/: its links, and its pages as HTML (mdBook)
+  docs                               the guide in docs/ as HTML (mdBook)
   package [--build]                  packages the published crates, and builds them from their packages
   msrv                               builds with the oldest supported Rust, if it is installed
   semver [REVISION]                  the public API against that of a revision, or of the last release

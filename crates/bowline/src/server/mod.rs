@@ -490,6 +490,17 @@ impl Server {
     /// It is called exactly once for each call of [`on_subscribe`](Self::on_subscribe), whatever ends the subscription:
     /// the client, a disconnect, the `DELETE` of a legacy HTTP client, or [`shut_down`](Self::shut_down). It must not
     /// block. Of the [extensions](Context::extensions) of the request, only the state of the server is left.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Server;
+    ///
+    /// let (ended, _poller) = std::sync::mpsc::channel();
+    /// let server = Server::new("files", "1.0.0").on_unsubscribe(move |uri, _cx| {
+    ///     let _ = ended.send(uri.to_owned()); // the file is polled no longer
+    /// });
+    /// ```
     pub fn on_unsubscribe(self, callback: impl Fn(&str, &Context) + Send + Sync + 'static) -> Self {
         let hook = SubscriptionHook::new(callback);
         self.resource_subscriptions()
