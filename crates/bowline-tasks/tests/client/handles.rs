@@ -190,7 +190,11 @@ async fn a_handle_of_a_client_that_cannot_use_tasks_is_a_misuse() {
             "A7",
             "the client has no `TaskClient`; add it with `ClientBuilder::extension`",
         ),
-        (&legacy, "A7", "tasks need a server of 2026-07-28 or later"),
+        (
+            &legacy,
+            "A7",
+            "the protocol version of the server has no extensions, and tasks are one",
+        ),
         (&with, "", "invalid task id: it is empty"),
         (
             &with,
