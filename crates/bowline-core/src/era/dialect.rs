@@ -469,6 +469,13 @@ impl Default for Dialects {
     }
 }
 
+/// A single version.
+impl From<&'static Dialect> for Dialects {
+    fn from(only: &'static Dialect) -> Self {
+        Self(vec![only])
+    }
+}
+
 /// Returns whether 2026-07-28 reserves the code for the specification.
 fn is_reserved(code: ErrorCode) -> bool {
     (-32_099..=-32_020).contains(&code.0)

@@ -177,3 +177,11 @@ fn roots_sampling_and_logging_are_deprecated_in_the_modern_version_only() {
     }
     assert!(!Dialect::LATEST.is_deprecated("tools/call"));
 }
+
+#[test]
+fn a_single_dialect_converts_into_a_list_of_itself() {
+    let only = Dialects::from(Dialect::LATEST_LEGACY);
+
+    let versions: Vec<_> = only.iter().map(|dialect| dialect.version).collect();
+    assert_eq!(versions, [Dialect::LATEST_LEGACY.version]);
+}
