@@ -57,7 +57,7 @@ impl Task {
         check_id(&self.id).map_err(|why| misuse(format!("invalid task id: {why}")))?;
         if !self.client.dialect().is_modern() {
             return Err(misuse(
-                "the protocol version of the server has no extensions, and so no tasks",
+                "the protocol version of the server has no extensions, and tasks are one",
             ));
         }
         let extension = self.client.extension::<TaskClient>();

@@ -193,7 +193,7 @@ async fn a_handle_of_a_client_that_cannot_use_tasks_is_a_misuse() {
         (
             &legacy,
             "A7",
-            "the protocol version of the server has no extensions, and so no tasks",
+            "the protocol version of the server has no extensions, and tasks are one",
         ),
         (&with, "", "invalid task id: it is empty"),
         (
