@@ -30,6 +30,7 @@ mod docs;
 mod function;
 mod options;
 mod parameter;
+mod task_options;
 mod tools;
 
 use options::AttributeKind;
@@ -46,7 +47,9 @@ use syn::Error;
 ///
 /// Options: `name`, `title`, `description`, `icon` (text); `read_only`, `destructive`, `idempotent`, `open_world`
 /// (alone or `= false`); `deny_unknown`; `cancel = "signal"`; `max_concurrency = 8`; `scopes("files:read", …)`;
-/// `requires(elicitation, sampling, …)`.
+/// `requires(elicitation, sampling, …)`; `settings(…)`, an expression of type `ToolSettings`, for an extension; `task` or
+/// `task(required, resumable, at_most_once, after = "5s", ttl = "1h")`, for the extension in the crate `bowline-tasks`,
+/// which must be a dependency.
 ///
 /// On a parameter: `#[tool(default)]`, `#[tool(default = 10)]`, `#[tool(name = "type")]`,
 /// `#[header("Region")]` to mirror it in an HTTP header, `#[tool(extractor)]` for an extractor with another name,

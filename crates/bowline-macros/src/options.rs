@@ -7,7 +7,9 @@ use quote::{ToTokens, quote};
 use syn::meta::ParseNestedMeta;
 use syn::parse::Parser;
 use syn::punctuated::Punctuated;
-use syn::{Error, Expr, Ident, LitBool, LitStr, Path, Result, Token, parse_quote};
+use syn::{Error, Expr, Ident, LitBool, LitStr, Path, Result, Token, parse_quote, token};
+
+use crate::task_options::task_settings;
 
 /// The options of an attribute; most become calls of setters.
 pub(crate) struct AttributeOptions {
@@ -64,6 +66,8 @@ impl AttributeKind {
                 "max_concurrency",
                 "scopes",
                 "requires",
+                "task",
+                "settings",
             ],
             Self::Prompt => &["name", "title", "description", "icon"],
             Self::Resource => &["uri", "name", "title", "description", "icon", "mime_type"],
@@ -139,6 +143,11 @@ impl AttributeOptions {
             (AttributeKind::Tool, "requires") => {
                 meta.parse_nested_meta(|required| self.add_required_capability(&required))?;
             }
+            (AttributeKind::Tool, "task") => {
+                let settings = task_settings(meta)?;
+                self.setters.extend(quote!(.with_settings(#settings)));
+            }
+            (AttributeKind::Tool, "settings") => self.add_settings(meta)?,
             (AttributeKind::Resource, "uri") => self.uri = Some(text(meta)?),
             (AttributeKind::Resource, "mime_type") => self.set_text(option, meta)?,
             (_, "prompt") => self.prompt = Some(text(meta)?),
@@ -189,6 +198,18 @@ impl AttributeOptions {
         let scopes = Punctuated::<LitStr, Token![,]>::parse_terminated(&content)?;
         let scopes = scopes.iter();
         self.setters.extend(quote!(.scopes([#(#scopes),*])));
+        Ok(())
+    }
+
+    fn add_settings(&mut self, meta: &ParseNestedMeta<'_>) -> Result<()> {
+        if !meta.input.peek(token::Paren) {
+            let why = "expected the settings of an extension: `settings(Paint { layers: 2 })`";
+            return Err(meta.error(why));
+        }
+        let content;
+        syn::parenthesized!(content in meta.input);
+        let settings: Expr = content.parse()?;
+        self.setters.extend(quote!(.with_settings(#settings)));
         Ok(())
     }
 

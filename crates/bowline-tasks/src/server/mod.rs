@@ -77,16 +77,16 @@ use store_errors::to_rpc_error;
 /// # Examples
 ///
 /// ```
-/// use bowline::{Context, Server, Tool, ToolError};
-/// use bowline_tasks::{TaskSettings, Tasks};
+/// use bowline::{Context, Server, ToolError, tool};
+/// use bowline_tasks::Tasks;
 ///
 /// # async fn fetch() -> String { String::new() }
+/// #[tool(task(resumable))]
 /// async fn convert(cx: Context) -> Result<String, ToolError> {
 ///     let page = cx.step("fetch", fetch()).await?;
 ///     Ok(page.to_uppercase())
 /// }
 ///
-/// let convert = Tool::new("convert", convert).with_settings(TaskSettings::new().resumable());
 /// let server = Server::new("documents", "1.0.0").tool(convert).extension(Tasks::in_memory());
 /// ```
 pub struct Tasks {

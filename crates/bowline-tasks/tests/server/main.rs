@@ -10,6 +10,7 @@ mod convert;
 mod durability;
 mod lifecycle;
 mod listen;
+mod macros;
 mod principals;
 mod questions;
 mod shutdown;
