@@ -9,57 +9,47 @@
 //!
 //! It lists all tools with the name of their server, and performs the calls that the user types. `add {"a": 1, "b": 2}`
 //! calls `add` on all servers concurrently, `sum.add {"a": 1, "b": 2}` on one; `db.execute {"sql": "DROP TABLE notes"}`
-//! is confirmed by `true`. A call has ten seconds, and shows its progress. If a server has ended, a call fails and
-//! the next one starts it again. Ctrl-C, or the end of the input, drops calls, which cancels them, and ends servers.
+//! is confirmed by `true`. A call has ten seconds, and shows its progress. If a server ends, its calls fail, and the
+//! next ones wait until it has started again. Ctrl-C, or the end of the input, drops calls, which cancels them, and ends
+//! the servers.
 
 use std::{sync::Arc, time::Duration};
 
-use bowline::client::Host;
+use bowline::client::{Host, Reconnect};
 use bowline::prelude::*;
 use bowline::types::{ElicitAction, ElicitRequestFormParams, ElicitResult};
-use bowline::{Error, wire::Command};
+use bowline::wire::Command;
 use futures_util::future::join_all;
 use serde_json::{Map, Value};
 use tokio::sync::{Mutex, mpsc};
 
-/// A server, connected when it is first used, and again after its connection was lost.
+/// A server. If this program started it and it ends, the client starts it again.
 struct Remote {
     name: String,
-    /// a URL, or a program with its arguments
-    target: String,
-    terminal: Terminal,
-    client: Mutex<Option<Client>>,
+    client: Client,
 }
 
 impl Remote {
-    fn new(argument: &str, terminal: &Terminal) -> Self {
-        let (name, target) = argument.split_once('=').unwrap_or((argument, argument));
-        Self {
-            name: name.to_owned(),
-            target: target.to_owned(),
-            terminal: terminal.clone(),
-            client: Mutex::default(),
-        }
-    }
-
-    async fn client(&self) -> bowline::Result<Client> {
-        let mut client = self.client.lock().await;
-        if let Some(client) = &*client {
-            return Ok(client.clone());
-        }
-        let mut words = self.target.split_whitespace();
-        let connect = match self.target.starts_with("http") {
-            true => Client::connect(&self.target),
+    /// Connects to `name=URL`, or to `name=PROGRAM ARGUMENTS`, which it starts.
+    async fn connect(argument: String, terminal: Terminal) -> Option<Self> {
+        let (name, target) = argument.split_once('=').unwrap_or((&argument, &argument));
+        let mut words = target.split_whitespace();
+        let connect = match target.starts_with("http") {
+            true => Client::connect(target),
             false => Client::spawn(Command::new(words.next().unwrap_or_default()).args(words)),
         };
-        let terminal = self.terminal.clone();
         let host = Host::new().elicitation(move |form| terminal.clone().fill_in(form));
-        Ok(client.insert(connect.host(host).await?).clone())
+        let connected = connect.host(host).reconnect(Reconnect::default()).await;
+        let connected = connected.inspect_err(|error| println!("{name}: failed: {error}"));
+        Some(Self {
+            name: name.to_owned(),
+            client: connected.ok()?,
+        })
     }
 
     /// Prints the tools as `server.tool`.
     async fn list(&self) -> bowline::Result<()> {
-        for tool in self.client().await?.list_tools().await? {
+        for tool in self.client.list_tools().await? {
             println!("{}.{}", self.name, tool.name);
         }
         Ok(())
@@ -67,15 +57,13 @@ impl Remote {
 
     /// Calls a tool, and prints its progress and its answer.
     async fn call(&self, tool: &str, arguments: &Value) -> bowline::Result<()> {
-        let (client, name) = (self.client().await?, self.name.clone());
-        let reply = client
+        let name = self.name.clone();
+        let reply = self
+            .client
             .call_tool(tool, arguments)
             .timeout(Duration::from_secs(10))
             .on_progress(move |report| println!("{name}: at {}", report.progress))
             .await;
-        if let Err(Error::Transport { .. } | Error::Closed) = reply {
-            *self.client.lock().await = None; // the next call connects again
-        }
         println!("{}: {}", self.name, reply?.text());
         Ok(())
     }
@@ -136,15 +124,16 @@ async fn perform_calls(remotes: &[Remote], terminal: &Terminal) {
 #[tokio::main]
 async fn main() {
     let terminal = Terminal::open();
-    let remote = |argument: String| Remote::new(&argument, &terminal);
-    let remotes: Vec<_> = std::env::args().skip(1).map(remote).collect();
+    let arguments = std::env::args().skip(1);
+    let connect = |argument| Remote::connect(argument, terminal.clone());
+    let connected = join_all(arguments.map(connect)).await;
+    let remotes: Vec<_> = connected.into_iter().flatten().collect();
     let list = async |remote: &Remote| remote.print_error(remote.list().await);
     join_all(remotes.iter().map(list)).await;
     tokio::select! {
         () = perform_calls(&remotes, &terminal) => {}
         _ = tokio::signal::ctrl_c() => {}
     }
-    let clients = remotes.into_iter().map(|remote| remote.client.into_inner());
-    join_all(clients.flatten().map(Client::close)).await;
+    join_all(remotes.into_iter().map(|remote| remote.client.close())).await;
     println!("all servers have ended");
 }

@@ -4,10 +4,10 @@
 //! `describe_table`, `query` and `execute`, the resource template `sqlite://{table}`, and suggestions for `{table}`.
 //! SQLite blocks its thread, so its work runs on tokio's blocking pool, and it stops when its call is cancelled.
 
-use bowline::RpcError;
 use bowline::prelude::*;
 use bowline::schemars::{self, JsonSchema};
-use bowline::server::{Completer, not_found};
+use bowline::server::{CompletionInput, not_found};
+use bowline::types::Completion;
 use rusqlite::{Connection, OpenFlags, Result as SqlResult, Row, ToSql};
 use rusqlite::{limits::Limit, params_from_iter, types::ValueRef};
 use serde::{Deserialize, Serialize};
@@ -80,6 +80,26 @@ impl Database {
         Ok(format!("{} rows changed", cx.try_once("run", run).await?))
     }
 
+    /// The first rows of a table.
+    #[resource(uri = "sqlite://{table}", mime_type = "application/json")]
+    async fn rows(&self, cx: Context, table: String) -> Result<String, ToolError> {
+        let database = self.clone();
+        let rows = spawn_blocking(move || {
+            if !database.tables(&cx)?.contains(&table) {
+                return Err(ToolError::from(not_found(&format!("sqlite://{table}"))));
+            }
+            let sql = format!("SELECT * FROM \"{}\"", table.replace('"', "\"\""));
+            Ok(database.select(&cx, &sql, &[])?)
+        });
+        Ok(serde_json::to_string(&rows.await??)?)
+    }
+
+    #[completion(template = "sqlite://{table}", argument = "table")]
+    async fn names(&self, cx: Context, input: CompletionInput) -> Result<Completion, ToolError> {
+        let database = self.clone();
+        Ok(input.matching(spawn_blocking(move || database.tables(&cx)).await??))
+    }
+
     /// Opens a connection whose statements end when the call is cancelled.
     fn open(&self, cx: &Context, flags: OpenFlags) -> SqlResult<Connection> {
         let mut connection = Connection::open_with_flags(&self.0, flags)?;
@@ -131,40 +151,14 @@ fn to_json(row: &Row<'_>) -> SqlResult<Map<String, Value>> {
     Ok(cells)
 }
 
-/// The first rows of a table.
-#[resource(uri = "sqlite://{table}", mime_type = "application/json")]
-async fn table_rows(
-    table: String,
-    cx: Context,
-    State(database): State<Database>,
-) -> Result<String, ToolError> {
-    let rows = spawn_blocking(move || {
-        if !database.tables(&cx)?.contains(&table) {
-            return Err(ToolError::from(not_found(&format!("sqlite://{table}"))));
-        }
-        let sql = format!("SELECT * FROM \"{}\"", table.replace('"', "\"\""));
-        Ok(database.select(&cx, &sql, &[])?)
-    });
-    Ok(serde_json::to_string(&rows.await??)?)
-}
-
 #[tokio::main]
 async fn main() -> bowline::Result<()> {
     let Some(path) = std::env::args_os().skip_while(|word| word != "--db").nth(1) else {
         eprintln!("usage: sqlite --db PATH");
         std::process::exit(2);
     };
-    let database = Database(path.into());
-    let tables = Completer::for_template("sqlite://{table}", "table", async |input, cx| {
-        let database = cx.state::<Database>().cloned().expect("added below");
-        let tables = spawn_blocking(move || database.tables(&cx).map_err(RpcError::internal));
-        Ok(input.matching(tables.await.map_err(RpcError::internal)??))
-    });
     Server::new("sqlite", "1.0.0")
-        .state(database.clone())
-        .toolbox(database)
-        .resource_template(table_rows)
-        .completer(tables)
+        .toolbox(Database(path.into()))
         .serve_stdio()
         .await
 }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::process::{self, ExitKind};
 use crate::{
-    api, bench, conformance, deny, docs, docs_rs, interop, msrv, mutants, package, sentences, tidy,
-    typos,
+    api, bench, conformance, deny, docs, docs_rs, interop, msrv, mutants, package, semver,
+    sentences, tidy, typos,
 };
 
 /// Which steps to run, and whether to continue after a failure.
@@ -352,6 +352,11 @@ fn run_msrv(root: &Path) -> StepResult {
     }
 }
 
+/// Compares the public API with that of the last release. Before the first one, it prints that there is none.
+fn run_semver(root: &Path) -> StepResult {
+    StepResult::of(semver::run(root, None))
+}
+
 fn run_api(root: &Path) -> StepResult {
     StepResult::of(api::run(root, api::ApiMode::Compare))
 }
@@ -409,7 +414,7 @@ fn run_real(root: &Path) -> StepResult {
 
 type Step = fn(&Path) -> StepResult;
 
-const STEPS: [(&str, Step); 20] = [
+const STEPS: [(&str, Step); 21] = [
     ("fmt", fmt),
     ("tidy", run_tidy),
     ("typos", run_typos),
@@ -423,6 +428,7 @@ const STEPS: [(&str, Step); 20] = [
     (BUILD_PACKAGES, build_packages),
     ("msrv", run_msrv),
     ("api", run_api),
+    (SEMVER, run_semver),
     (DOCS, run_docs),
     ("no-legacy", no_legacy),
     (COUNTS, counts),
@@ -434,6 +440,9 @@ const STEPS: [(&str, Step); 20] = [
 
 /// Building cargo-deny takes minutes, and its result changes only with the dependencies.
 const DENY: &str = "deny";
+
+/// Building cargo-semver-checks takes minutes. Changes of the public API show in `api`.
+const SEMVER: &str = "semver";
 
 /// Building mdBook takes minutes. The links and code blocks of the guide are part of `test`.
 const DOCS: &str = "docs";
@@ -448,7 +457,7 @@ const REAL: &str = "real";
 const COUNTS: &str = "counts";
 
 /// The steps that run with `--all` only.
-const ALL_ONLY: [&str; 5] = [DENY, BUILD_PACKAGES, DOCS, COUNTS, REAL];
+const ALL_ONLY: [&str; 6] = [DENY, BUILD_PACKAGES, SEMVER, DOCS, COUNTS, REAL];
 
 /// The test target of the step `hostile`.
 const HOSTILE: &str = "hostile";

@@ -20,6 +20,9 @@ pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
         Ok(Command::Ci(options)) => ci::run(&workspace_root(), &options),
         Ok(Command::Tidy) => tidy::run(&workspace_root()),
         Ok(Command::Mutants { only }) => mutants::run(&workspace_root(), &only),
+        Ok(Command::Sweep { options }) => {
+            reported("mutants", mutants::sweep(&workspace_root(), &options))
+        }
         Ok(Command::Api(mode)) => reported("api", api::run(&workspace_root(), mode)),
         Ok(Command::Typos) => reported("typos", typos::run(&workspace_root())),
         Ok(Command::Docs) => reported("docs", docs::run(&workspace_root())),
@@ -64,6 +67,7 @@ enum Command {
     Ci(ci::CiOptions),
     Tidy,
     Mutants { only: Vec<String> },
+    Sweep { options: Vec<String> },
     Api(api::ApiMode),
     Typos,
     Deny,
@@ -89,6 +93,9 @@ impl Command {
             "ci" => ci::CiOptions::parse(rest).map(Self::Ci),
             "tidy" if rest.is_empty() => Ok(Self::Tidy),
             "tidy" => Err("`tidy` takes no arguments".to_owned()),
+            "mutants" if rest.first().is_some_and(|word| word == "--sweep") => Ok(Self::Sweep {
+                options: rest[1..].to_vec(),
+            }),
             "mutants" => Ok(Self::Mutants {
                 only: rest.to_vec(),
             }),
@@ -156,19 +163,21 @@ fn workspace_root() -> PathBuf {
 const USAGE: &str = "\
 Usage: cargo xtask <command>
 
-  ci [--skip STEP]… [--keep-going]   all checks, in order; `deny`, `packages`, `docs`, `counts` and `real` with
-                                     --all only
+  ci [--skip STEP]… [--keep-going]   all checks, in order; `deny`, `packages`, `semver`, `docs`, `counts` and
+                                     `real` with --all only
                                      steps: fmt, tidy, typos, deny, clippy, features, test, hostile, doc, package,
-                                     packages, msrv, api, docs, no-legacy, counts, conformance, interop, real, mutants
+                                     packages, msrv, api, semver, docs, no-legacy, counts, conformance, interop, real,
+                                     mutants
   tidy                               the house rules that a text search can check
   typos                              spelling (Python)
   api [--bless]                      the public API against its committed text in api/, or write that text
   deny                               licenses, sources and bans of dependencies, and advisories if there is a network
-  docs                               the guide in docs/: its links, and its pages as HTML (mdBook)
+  docs                               the guide in docs/ as HTML (mdBook)
   package [--build]                  packages the published crates, and builds them from their packages
   msrv                               builds with the oldest supported Rust, if it is installed
   semver [REVISION]                  the public API against that of a revision, or of the last release
   mutants [NAME]…                    planted bugs; the test of each must fail
+  mutants --sweep [OPTION]…          cargo-mutants over bowline-core, with these options of it; takes hours
   conformance                        the official suite against our server and client (npm)
   bench [--quick] [--json] [LEG]…    the cost of a message, compared with plain hyper and with rmcp
   counts [--bless]                   the instructions per message, compared with bench/counts.txt (valgrind)
@@ -205,6 +214,16 @@ mod tests {
             Ok(Command::Counts(bench::CountsMode::Bless))
         );
         assert!(parse("counts --bles").is_err());
+    }
+
+    #[test]
+    fn the_options_of_a_sweep_are_those_of_cargo_mutants() {
+        let options = ["--shard", "0/8"].map(str::to_owned).to_vec();
+
+        assert_eq!(
+            parse("mutants --sweep --shard 0/8"),
+            Ok(Command::Sweep { options })
+        );
     }
 
     #[test]

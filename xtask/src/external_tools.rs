@@ -79,7 +79,12 @@ pub(crate) fn python(folder: &Path, packages: &[&str]) -> io::Result<PathBuf> {
 pub(crate) fn cargo_install(root: &Path, name: &str, version: &str) -> io::Result<PathBuf> {
     let folder = process::target_folder(root).join(name);
     let program = folder.join("bin").join(name);
-    let output = Command::new(&program).arg("--version").output();
+    let mut command = Command::new(&program);
+    // Some subcommands of cargo accept options only as cargo passes them, behind their name.
+    let output = command
+        .args(name.strip_prefix("cargo-"))
+        .arg("--version")
+        .output();
     let is_installed = output.is_ok_and(|it| String::from_utf8_lossy(&it.stdout).contains(version));
     if is_installed {
         return Ok(program);

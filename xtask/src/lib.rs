@@ -37,6 +37,8 @@ mod interop;
 
 mod external_tools;
 
+mod markdown;
+
 mod msrv;
 
 mod package;

@@ -107,7 +107,8 @@ fn canonical_decimal(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
     match digits {
         [b'0'] if text.len() == 1 => Some(0),
-        [b'1'..=b'9', rest @ ..] if rest.iter().all(u8::is_ascii_digit) => text.parse().ok(),
+        // The parser accepts digits only after the first one.
+        [b'1'..=b'9', ..] => text.parse().ok(),
         _ => None,
     }
 }

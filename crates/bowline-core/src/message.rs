@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use bowline_types::{ErrorCode, Json, RequestId, RpcError};
 use bytes::Bytes;
-use memchr::memchr2;
+use memchr::memchr2_iter;
 use serde::Deserialize;
 
 use crate::json::check::{self, NotJson};
@@ -247,8 +247,7 @@ pub fn decode_batch(
             "batch must not be empty",
         ));
     }
-    // A slice keeps the whole batch in memory. A message that is short compared to its batch is copied instead.
-    let message = |element: Range<usize>| match frame.len() > 2 * element.len() + SMALL_FRAME {
+    let message = |element: Range<usize>| match is_worth_copying(element.len(), frame.len()) {
         true => Message::decode(&Bytes::copy_from_slice(&frame[element])),
         false => Message::decode(&frame.slice(element)),
     };
@@ -492,7 +491,7 @@ impl<'a> RpcObject<'a> {
 /// Returns a slice of the frame, or a copy if the slice would keep a much larger frame in memory.
 fn slice_or_copy(frame: &Bytes, raw: &str) -> Json {
     let part = Json::from_checked(frame, raw);
-    if frame.len() > 2 * raw.len() + SMALL_FRAME {
+    if is_worth_copying(raw.len(), frame.len()) {
         part.to_unshared()
     } else {
         part
@@ -564,11 +563,10 @@ fn encoded_error_len(error: &RpcError) -> usize {
 /// only between tokens.
 fn push_json(out: &mut Vec<u8>, before: &str, json: &Json) {
     out.extend_from_slice(before.as_bytes());
-    let mut start = out.len();
+    let start = out.len();
     out.extend_from_slice(json.as_bytes());
-    while let Some(at) = memchr2(b'\n', b'\r', &out[start..]) {
+    for at in memchr2_iter(b'\n', b'\r', json.as_bytes()) {
         out[start + at] = b' ';
-        start += at + 1;
     }
 }
 
@@ -583,6 +581,11 @@ fn encoded_number_len(number: i64) -> usize {
 
 fn encoded_text_len(text: &str) -> usize {
     text.len() + "\"\"".len()
+}
+
+/// Returns whether a part is copied: it is short compared to its frame, which a slice would keep in memory.
+fn is_worth_copying(part: usize, frame: usize) -> bool {
+    frame > 2 * part + SMALL_FRAME
 }
 
 /// Parts of frames up to about this size are not copied.

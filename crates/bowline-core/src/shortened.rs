@@ -97,6 +97,21 @@ mod tests {
     }
 
     #[test]
+    fn an_error_of_the_value_itself_is_returned() {
+        struct Failing;
+
+        impl fmt::Display for Failing {
+            fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+                Err(fmt::Error)
+            }
+        }
+
+        let mut text = String::new();
+        assert_eq!(write!(text, "{}", shortened(Failing)), Err(fmt::Error));
+        assert_eq!(text, "");
+    }
+
+    #[test]
     fn debug_text_is_cut_as_well() {
         let cut = format!("{:?}", shortened(vec!["quoted"; 1000]));
 

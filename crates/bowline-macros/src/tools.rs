@@ -43,7 +43,8 @@ pub(crate) fn expand(attribute: &TokenStream, item: TokenStream) -> Result<Token
         }
     }
     if tools.is_empty() && others.is_empty() {
-        let why = "no method is marked `#[tool]`, `#[prompt]`, `#[resource]` or `#[completion]`";
+        let why =
+            "put `#[tool]`, `#[prompt]`, `#[resource]` or `#[completion]` on at least one method";
         return Err(Error::new_spanned(&block.self_ty, why));
     }
     let (generics, _, where_clause) = block.generics.split_for_impl();

@@ -1,10 +1,29 @@
 //! Durable tasks for the Model Context Protocol: work that outlives its connection and its process.
 //!
+//! [`Tasks`] is the extension `io.modelcontextprotocol/tasks` of a server: calls of its tools become tasks.
+//!
 //! A task is a [record](store::TaskRecord) with a lease. The process that holds the lease runs the handler. If that
 //! process ends, its lease expires and another process [claims](store::TaskStore::claim) the task; the journal beside
 //! the record contains the steps that are done. [`store`] defines the records and where they are kept.
 //!
 //! # Examples
+//!
+//! A tool whose calls become tasks:
+//!
+//! ```
+//! use bowline::{Server, tool};
+//! use bowline_tasks::Tasks;
+//!
+//! /// Counts all words, which takes a while.
+//! #[tool(task)]
+//! async fn count() -> u32 {
+//!     7
+//! }
+//!
+//! let server = Server::new("words", "1.0.0").tool(count).extension(Tasks::in_memory());
+//! ```
+//!
+//! A store:
 //!
 //! ```
 //! use std::time::Duration;

@@ -130,6 +130,27 @@ impl ResourceContents {
             Self::Blob(contents) => &contents.uri,
         }
     }
+
+    /// Returns the text, if it is text.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline_types::{BlobResourceContents, ResourceContents, TextResourceContents};
+    ///
+    /// let text = TextResourceContents::new("notes://today", "It rained.");
+    /// assert_eq!(ResourceContents::from(text).as_text(), Some("It rained."));
+    ///
+    /// let bytes = BlobResourceContents::from_bytes("notes://sketch", [0x89, 0x50]);
+    /// assert_eq!(ResourceContents::from(bytes).as_text(), None);
+    /// ```
+    #[must_use]
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(contents) => Some(&contents.text),
+            Self::Blob(_) => None,
+        }
+    }
 }
 
 impl From<TextResourceContents> for ResourceContents {

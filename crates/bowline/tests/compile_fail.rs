@@ -1,6 +1,42 @@
-//! Compile errors of invalid handlers.
+//! Compile errors of typical mistakes. Each case starts with what it is, and with the part of the message that says what
+//! to do (`Says:`), or that the guide explains (`Guide:`), where the message is the compiler's own.
+
+use std::fs;
+use std::path::PathBuf;
 
 #[test]
-fn invalid_handlers_fail_to_compile_with_an_explanation() {
+fn mistakes_fail_to_compile_with_an_explanation() {
     trybuild::TestCases::new().compile_fail("tests/compile_fail/*.rs");
+}
+
+#[test]
+fn each_message_says_what_to_do() {
+    let guide = include_str!("../../../docs/troubleshooting.md").replace("\n  ", " ");
+    let cases = cases();
+
+    for case in &cases {
+        let name = case.display();
+        let source = fs::read_to_string(case).unwrap();
+        let message = fs::read_to_string(case.with_extension("stderr")).unwrap();
+        let header = source.lines().nth(1).unwrap_or_default();
+        if let Some(advice) = header.strip_prefix("//! Says: ") {
+            assert!(message.contains(advice), "{name}: {advice}");
+        } else if let Some(part) = header.strip_prefix("//! Guide: ") {
+            assert!(message.contains(part), "{name}: {part}");
+            assert!(guide.contains(part), "the guide does not explain: {part}");
+        } else {
+            panic!("{name}: the second line is neither `//! Says: …` nor `//! Guide: …`");
+        }
+    }
+
+    assert!(cases.len() >= 40, "{} mistakes", cases.len());
+}
+
+fn cases() -> Vec<PathBuf> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compile_fail");
+    let files = fs::read_dir(folder).unwrap();
+    let files = files.map(|file| file.unwrap().path());
+    files
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .collect()
 }

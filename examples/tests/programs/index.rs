@@ -42,6 +42,39 @@ fn each_example_documents_its_command() {
 }
 
 #[test]
+fn each_example_is_run_by_a_test() {
+    let tests = [
+        include_str!("clients.rs"),
+        include_str!("many_servers.rs"),
+        include_str!("servers.rs"),
+        include_str!("web.rs"),
+    ];
+
+    for name in names() {
+        let quoted = format!("\"{name}\"");
+        assert!(tests.iter().any(|test| test.contains(&quoted)), "{name}");
+    }
+}
+
+/// The programs that were also written with the first version of the API and with another SDK, to compare them. Those
+/// had 198 and 273 lines (`sqlite`), 177 and 294 (`many_servers`).
+#[test]
+fn typical_programs_are_short() {
+    for (name, max_lines) in [
+        ("files", 80),
+        ("sqlite", 170),
+        ("ask_a_person", 90),
+        ("long_job", 75),
+        ("axum_bearer", 75),
+        ("many_servers", 150),
+        ("test_your_server", 110),
+    ] {
+        let lines = source(name).lines().count();
+        assert!(lines <= max_lines, "{name} has {lines} lines");
+    }
+}
+
+#[test]
 fn the_examples_are_found_from_the_root() {
     let workspace = include_str!("../../../Cargo.toml");
 

@@ -14,6 +14,9 @@ pub(crate) use patch::Patch;
 mod scratch;
 use scratch::{Applied, Scratch};
 
+mod sweep;
+pub(crate) use sweep::sweep;
+
 mod verdict;
 use verdict::TestRun;
 pub use verdict::Verdict;

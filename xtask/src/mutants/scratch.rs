@@ -141,11 +141,17 @@ impl Scratch {
             Target::Lib => cargo.arg("--lib"),
             Target::Test(name) => cargo.args(["--test", name]),
         };
-        cargo.env("CARGO_TARGET_DIR", &self.target);
-        // Debug information takes a large part of the build time.
-        cargo.env("CARGO_PROFILE_DEV_DEBUG", "0");
+        self.prepare(&mut cargo);
         cargo.env("CARGO_TERM_COLOR", "never");
         cargo
+    }
+
+    /// Makes cargo, or a program that runs cargo, build the copy.
+    pub(super) fn prepare(&self, command: &mut Command) {
+        command.current_dir(&self.copy);
+        command.env("CARGO_TARGET_DIR", &self.target);
+        // Debug information takes a large part of the build time.
+        command.env("CARGO_PROFILE_DEV_DEBUG", "0");
     }
 }
 

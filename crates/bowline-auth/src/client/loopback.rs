@@ -21,8 +21,9 @@ use super::user_agent::{AppError, AuthorizationPrompt, UserAgent};
 /// ```
 /// use bowline_auth::client::{Loopback, OAuth};
 ///
-/// let browser = Loopback::new(|url| {
-///     println!("Open {url} in your browser.");
+/// let program = std::env::var_os("BROWSER").unwrap_or("xdg-open".into());
+/// let browser = Loopback::new(move |url| {
+///     std::process::Command::new(&program).arg(url).spawn()?;
 ///     Ok(())
 /// });
 /// let oauth = OAuth::new("https://example.com/mcp").user_agent(browser);

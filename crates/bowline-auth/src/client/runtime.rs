@@ -71,7 +71,7 @@ struct RuntimeState {
     running_flow: Option<SharedFlow>,
     flow_count: u64,
     prompts: PromptLimiter,
-    backoff: Option<Backoff>,
+    backoff: Option<FlowBackoff>,
 }
 
 /// The flow in progress.
@@ -84,7 +84,7 @@ struct SharedFlow {
 type FlowFuture = BoxFuture<'static, Result<(), Arc<Error>>>;
 
 /// The time in which no automatic flow starts, because the authorization server failed.
-struct Backoff {
+struct FlowBackoff {
     failures: u32,
     until: Instant,
     error: Arc<Error>,
@@ -435,7 +435,7 @@ impl OAuthRuntime {
         }
         let error = result.as_ref().err().filter(|error| error.is_transient());
         let failures = state.backoff.take().map_or(0, |backoff| backoff.failures);
-        state.backoff = error.map(|error| Backoff {
+        state.backoff = error.map(|error| FlowBackoff {
             failures: failures.saturating_add(1),
             until: Instant::now() + backoff_after(failures),
             error: error.clone(),

@@ -2,6 +2,7 @@
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use sha2::{Digest, Sha256};
 
 use super::AccessToken;
 
@@ -56,6 +57,13 @@ impl Credential {
         let is_token68 = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte);
         !body.is_empty() && text.len() <= MAX_TOKEN_BYTES && body.bytes().all(is_token68)
     }
+}
+
+/// The SHA-256 digest of a token, for places that keep many tokens or compare them.
+pub(super) type TokenDigest = [u8; 32];
+
+pub(super) fn token_digest(token: &str) -> TokenDigest {
+    Sha256::digest(token).into()
 }
 
 const MAX_TOKEN_BYTES: usize = 16 * 1024;

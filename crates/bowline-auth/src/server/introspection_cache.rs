@@ -6,9 +6,9 @@ use std::time::Duration;
 use bowline::exchange::BoxFuture;
 use futures_util::FutureExt as _;
 use futures_util::future::{Shared, WeakShared};
-use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
+use super::credential::{TokenDigest, token_digest};
 use super::{AccessToken, Claims, VerifyError};
 use crate::sync::Mutex;
 
@@ -21,7 +21,6 @@ pub(super) struct IntrospectionCache {
 
 type IntrospectionResult = Result<Claims, VerifyError>;
 type PendingIntrospection = BoxFuture<'static, IntrospectionResult>;
-type TokenDigest = [u8; 32];
 
 #[derive(Default)]
 struct CacheState {
@@ -61,7 +60,7 @@ impl IntrospectionCache {
     where
         F: Future<Output = IntrospectionResult> + Send + 'static,
     {
-        let key: TokenDigest = Sha256::digest(token.as_str()).into();
+        let key = token_digest(token.as_str());
         let pending = match self.find(&key) {
             Ok(result) => return result,
             Err(Some(pending)) => pending,

@@ -11,12 +11,11 @@ use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use http::{HeaderMap, Request, Response};
-use sha2::{Digest, Sha256};
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::challenge::{ChallengeParams, DenialReason};
-use super::credential::{Credential, Scheme};
+use super::credential::{Credential, Scheme, TokenDigest, token_digest};
 
 /// A tower layer that admits requests with one of these bearer tokens, for servers without an authorization server.
 /// Cheap to clone.
@@ -49,8 +48,6 @@ pub struct StaticTokens {
     principals: Arc<[(TokenDigest, Principal)]>,
 }
 
-type TokenDigest = [u8; 32];
-
 impl StaticTokens {
     /// Creates a layer with these tokens and their principals.
     ///
@@ -70,7 +67,7 @@ impl StaticTokens {
                     "the token of `{name}` is empty or has characters that a bearer token cannot have"
                 )));
             }
-            let digest = digest(token.as_ref());
+            let digest = token_digest(token.as_ref());
             if principals.iter().any(|(other, _)| *other == digest) {
                 return Err(misuse(&format!(
                     "the token of `{name}` is also that of another principal"
@@ -88,7 +85,7 @@ impl StaticTokens {
         let read = Credential::read(&head.headers);
         let credential = read.map_err(|why| DenialReason::Malformed(why.to_owned()))?;
         let credential = credential.ok_or(DenialReason::NoToken)?;
-        let principal = self.find(&digest(credential.token.as_str()));
+        let principal = self.find(&token_digest(credential.token.as_str()));
         let Some(principal) = principal.filter(|_| credential.scheme == Scheme::Bearer) else {
             let why = "the token is unknown".to_owned();
             return Err(DenialReason::InvalidToken(Scheme::Bearer, why));
@@ -177,10 +174,6 @@ fn challenge_scopes(missing: &InsufficientScope, headers: &mut HeaderMap) {
         missing: missing.missing().to_vec(),
     };
     PARAMS.challenge(&reason, headers);
-}
-
-fn digest(token: &str) -> TokenDigest {
-    Sha256::digest(token.as_bytes()).into()
 }
 
 fn misuse(what: &str) -> Error {

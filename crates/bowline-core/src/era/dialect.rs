@@ -469,6 +469,7 @@ impl Default for Dialects {
     }
 }
 
+/// A single version.
 impl From<&'static Dialect> for Dialects {
     fn from(only: &'static Dialect) -> Self {
         Self(vec![only])

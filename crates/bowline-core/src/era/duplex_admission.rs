@@ -123,12 +123,6 @@ impl DuplexAdmission {
     pub fn era(&self) -> &Era {
         &self.era
     }
-
-    /// Returns the served protocol versions.
-    #[must_use]
-    pub fn served(&self) -> &Dialects {
-        &self.served
-    }
 }
 
 impl From<&ServerCapabilities> for LegacyFeatures {

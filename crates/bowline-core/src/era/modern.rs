@@ -370,16 +370,8 @@ pub(super) fn seal(seal: &Seal, server: &Json, outcome: Outcome) -> Outcome {
         .into_writer()
         .ok_or(NotAnObject)
         .map_err(not_an_object)?;
-    // Reserve space for everything that is added, so that the text is moved at most once.
-    let missing = missing_members
-        .iter()
-        .filter(|(.., is_missing)| *is_missing);
-    let added = missing.map(|(name, value, _)| name.len() + value.len() + MEMBER_OVERHEAD);
-    let server_info_len = match has_server_info {
-        true => 0,
-        false => SERVER_INFO_META.len() + server.as_bytes().len() + MEMBER_OVERHEAD,
-    };
-    writer.reserve(added.sum::<usize>() + server_info_len);
+    // Space for everything that may be added, so that the text is moved at most once.
+    writer.reserve(MAX_ADDED_BYTES + server.as_bytes().len());
     for (name, value, _) in missing_members
         .iter()
         .filter(|(.., is_missing)| *is_missing)
@@ -530,11 +522,8 @@ fn optional<'a, T: Deserialize<'a>>(
     json.map(|json| decode(key, json)).transpose()
 }
 
-/// The text around `serverInfo` in a new `_meta`; used for its length.
-const SERVER_INFO_META: &str = r#","_meta":{"io.modelcontextprotocol/serverInfo":}"#;
-
-/// An upper bound of the punctuation around a member: quotes, colon, comma and closing bracket.
-const MEMBER_OVERHEAD: usize = 8;
+/// An upper bound of what `seal` adds: four members without the value of `serverInfo`.
+const MAX_ADDED_BYTES: usize = 128;
 
 /// The members of `_meta` that form the envelope.
 const ENVELOPE: [&str; 5] = [

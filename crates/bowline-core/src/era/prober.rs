@@ -89,10 +89,8 @@ impl<'a> Prober<'a> {
         let failure = match verdict {
             ProbeVerdict::Modern(dialect) => return OpeningStep::Ready(dialect),
             ProbeVerdict::Legacy(dialect) => return OpeningStep::Initialize(dialect),
-            ProbeVerdict::Retry(dialect) if self.tried.len() < MAX_PROBES => {
-                return self.discover(dialect);
-            }
-            ProbeVerdict::Retry(_) => OpeningFailure::Incompatible(Vec::new()),
+            // Not for ever: each version is tried twice at most.
+            ProbeVerdict::Retry(dialect) => return self.discover(dialect),
             ProbeVerdict::Incompatible(versions) => OpeningFailure::Incompatible(versions),
             ProbeVerdict::Unauthorized => OpeningFailure::Unauthorized,
             ProbeVerdict::Inconclusive(why) => OpeningFailure::Inconclusive(why),
@@ -116,10 +114,6 @@ impl std::fmt::Display for ServerVersions<'_> {
         }
     }
 }
-
-/// Probes per connection. A server that keeps refusing versions it claims to support would otherwise be probed for
-/// ever.
-const MAX_PROBES: usize = 3;
 
 #[cfg(test)]
 mod tests {
@@ -181,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_refuses_a_version_it_supports_is_probed_a_limited_number_of_times() {
+    fn a_server_that_refuses_a_version_it_supports_is_probed_twice() {
         let ours = Dialects::only(Dialect::is_modern);
         let refusal = refusal(&format!("\"{}\"", Dialect::LATEST.version));
         let mut prober = Prober::new(&ours);
@@ -193,7 +187,7 @@ mod tests {
             step = prober.handle_duplex(DuplexReply::Outcome(&refusal));
         }
 
-        assert!((2..=MAX_PROBES).contains(&probes), "{probes} probes");
+        assert_eq!(probes, 2);
         assert!(matches!(step, OpeningStep::Failed(_)), "{step:?}");
     }
 

@@ -74,6 +74,8 @@ mod tests {
         let then = stamped(&one);
 
         assert_eq!((&first[0], &first[0]), (&first[1], &first[3]));
+        let envelopes = [(); 2].map(|()| stamper.envelope(&one).as_bytes().as_ptr());
+        assert_eq!(envelopes[0], envelopes[1], "encoded once");
         assert!(!first[0].contains("other") && first[2].contains("other"));
         assert!(!first[0].contains("alert") && then.contains("alert"));
     }

@@ -240,6 +240,22 @@ mod tests {
     }
 
     #[test]
+    fn a_challenge_has_a_scheme_an_error_scopes_and_a_metadata_url() {
+        let header =
+            r#"bearer error="invalid_token", scope="a b", resource_metadata="https://r.example""#;
+
+        let [challenge] = &Challenge::parse_all([header])[..] else {
+            panic!("expected one challenge");
+        };
+
+        assert!(challenge.has_scheme("Bearer") && !challenge.has_scheme("DPoP"));
+        assert_eq!(challenge.error(), Some("invalid_token"));
+        assert_eq!(challenge.scope(), Some("a b"));
+        assert_eq!(challenge.resource_metadata(), Some("https://r.example"));
+        assert_eq!(Challenge::parse_all(["Bearer"])[0].error(), None);
+    }
+
+    #[test]
     fn the_first_of_two_values_counts() {
         assert_eq!(read(&["Bearer scope=a, scope=b"]), ["Bearer scope=a"]);
     }

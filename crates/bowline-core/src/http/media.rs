@@ -148,6 +148,8 @@ mod tests {
                 AcceptedTypes { json, events },
                 "{value}"
             );
+            let is_empty = AcceptedTypes::read(&headers).is_empty();
+            assert_eq!(is_empty, !(json || events), "{value}");
         }
         assert!(!AcceptedTypes::read(&HeaderMap::new()).is_empty());
     }

@@ -241,6 +241,34 @@ mod tests {
     }
 
     #[test]
+    fn usual_loopback_hosts_are_recognized_without_parsing() {
+        let is_recognized = |host: &'static str| {
+            let host = http::HeaderValue::from_static(host);
+            has_loopback_host(&HeaderMap::from_iter([(HOST, host)]))
+        };
+
+        for host in [
+            "localhost",
+            "localhost:80",
+            "127.0.0.1:9",
+            "[::1]",
+            "[::1]:80",
+        ] {
+            assert!(is_recognized(host), "{host}");
+        }
+        // These are left to the parser.
+        for host in [
+            "LOCALHOST",
+            "localhost:x",
+            "a@localhost:80",
+            "::1",
+            "[::1]x:80",
+        ] {
+            assert!(!is_recognized(host), "{host}");
+        }
+    }
+
+    #[test]
     fn a_loopback_policy_accepts_loopback_origins_and_allowed_ones() {
         let policy = SourcePolicy::loopback().allow_origin("https://App.example");
 

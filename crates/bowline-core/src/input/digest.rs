@@ -194,6 +194,16 @@ mod tests {
     }
 
     #[test]
+    fn the_text_of_a_digest_is_its_bytes_in_hex() {
+        let digest = request("{}");
+
+        let hex: String = digest.as_bytes().map(|byte| format!("{byte:02x}")).concat();
+
+        assert_eq!(digest.to_string(), hex);
+        assert_ne!(request(r#"{"name":"t"}"#).as_bytes(), digest.as_bytes());
+    }
+
+    #[test]
     fn members_that_vary_between_rounds_are_excluded_only_at_the_top_level() {
         let first = request(r#"{"name":"t","arguments":{}}"#);
         let retry =

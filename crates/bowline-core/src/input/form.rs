@@ -109,8 +109,7 @@ fn check_text(schema: &StringSchema, text: &str) -> Result<(), String> {
 }
 
 fn check_number(schema: &NumberSchema, number: &Number) -> Result<(), String> {
-    let is_whole = number.is_i64() || number.is_u64() || number.as_f64().is_some_and(is_whole);
-    if schema.kind == NumberKind::Integer && !is_whole {
+    if schema.kind == NumberKind::Integer && !number.as_f64().is_some_and(is_whole) {
         return Err("must be an integer".to_owned());
     }
     let is_less = |one: &Number, other: &Number| match (as_integer(one), as_integer(other)) {

@@ -456,6 +456,12 @@ mod tests {
     }
 
     #[test]
+    fn roots_need_a_client_that_declares_roots() {
+        assert_eq!(missing(InputKind::Roots, "{}", r#"{"roots":{}}"#), "");
+        assert_eq!(missing(InputKind::Roots, "{}", "{}"), r#"{"roots":{}}"#);
+    }
+
+    #[test]
     fn the_error_names_the_missing_capability() {
         let request = RawInputRequest::new(InputKind::Roots, None);
 
@@ -509,6 +515,7 @@ mod tests {
         let (method, params) = request.clone().into_request();
 
         assert_eq!(method, "sampling/createMessage");
+        assert_eq!(InputKind::Sampling.to_string(), method);
         assert_eq!(RawInputRequest::from_request(method, params), Some(request));
         assert_eq!(RawInputRequest::from_request("tools/call", None), None);
     }
@@ -523,5 +530,42 @@ mod tests {
             InputRequest::ListRoots(None)
         );
         assert!(vague.to_input_request().is_err());
+    }
+    #[test]
+    fn sampling_has_tools_if_it_names_tools_or_contains_their_uses() {
+        let has_tools = |kind, params| RawInputRequest::new(kind, Some(json(params))).has_tools();
+        let use_of_tool = r#"{"messages":[{"content":{"type":"tool_use"}}]}"#;
+        for params in [
+            use_of_tool,
+            r#"{"messages":[{"content":[{"type":"text"},{"type":"tool_result"}]}]}"#,
+            r#"{"messages":[],"tools":[]}"#,
+            r#"{"messages":[],"toolChoice":{}}"#,
+        ] {
+            assert!(has_tools(InputKind::Sampling, params), "{params}");
+        }
+        let plain = r#"{"messages":[{"content":{"type":"text"}},{"content":[{"type":"text"}]}]}"#;
+        for params in [plain, r#"{"tools":[]}"#] {
+            assert!(!has_tools(InputKind::Sampling, params), "{params}");
+        }
+        assert!(!has_tools(InputKind::Elicitation, use_of_tool));
+        assert!(!RawInputRequest::new(InputKind::Sampling, None).has_tools());
+    }
+
+    #[test]
+    fn a_form_has_a_multi_select_if_a_field_is_an_array() {
+        let has_multi_select =
+            |kind, params| RawInputRequest::new(kind, Some(json(params))).has_multi_select();
+        let multi_select =
+            r#"{"requestedSchema":{"properties":{"a":{"type":"string"},"b":{"type":"array"}}}}"#;
+        let plain = r#"{"requestedSchema":{"properties":{"a":{"type":"string"}}}}"#;
+
+        assert!(has_multi_select(InputKind::Elicitation, multi_select));
+        for params in [plain, r#"{"mode":"url","url":"https://a.example"}"#] {
+            assert!(
+                !has_multi_select(InputKind::Elicitation, params),
+                "{params}"
+            );
+        }
+        assert!(!has_multi_select(InputKind::Sampling, multi_select));
     }
 }

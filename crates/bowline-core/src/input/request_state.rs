@@ -198,6 +198,8 @@ mod tests {
         state.remembered.insert("draft".into(), long);
 
         let error = state.encode(300).unwrap_err();
+        let size = state.encode(usize::MAX).unwrap().len();
+        assert!(state.encode(size).is_ok() && state.encode(size - 1).is_err());
 
         assert_eq!((error.limit, error.largest_size), (300, 502));
         assert_eq!(error.largest, "the value remembered as `draft`");

@@ -227,9 +227,9 @@ pub(super) fn string_end(text: &[u8], at: usize) -> Option<(usize, bool)> {
 fn plain_len(text: &[u8]) -> Option<usize> {
     let (words, _) = text.as_chunks::<8>();
     let mut at = 0;
-    for word in words.iter().take(WORDWISE_LEN / 8) {
+    for word in words.iter().take(FIRST_WORDS) {
         let word = u64::from_le_bytes(*word);
-        let found = backslashes_in(word) | quotes_and_controls_in(word);
+        let found = plain_text_ends_in(word);
         if found != 0 {
             return Some(at + found.trailing_zeros() as usize / 8);
         }
@@ -241,6 +241,12 @@ fn plain_len(text: &[u8]) -> Option<usize> {
         .iter()
         .fold(false, |found, byte| found | (*byte < b' '));
     (!has_control).then_some(end)
+}
+
+/// Returns a word whose lowest set bit is in the first byte that is a quote, backslash or control character; zero if
+/// there is none.
+fn plain_text_ends_in(word: u64) -> u64 {
+    backslashes_in(word) | quotes_and_controls_in(word)
 }
 
 /// Returns a word whose lowest set bit is in the first byte that is a backslash; zero if there is none.
@@ -286,14 +292,14 @@ impl BracketStack {
         if self.depth > 0 && self.depth.is_multiple_of(64) {
             self.outer.push(self.inner);
         }
-        self.inner = self.inner << 1 | u64::from(is_object);
+        self.inner = (self.inner << 1) + u64::from(is_object);
         self.depth += 1;
     }
 
     fn pop(&mut self) {
         self.depth -= 1;
         self.inner >>= 1;
-        if self.depth > 0 && self.depth.is_multiple_of(64) {
+        if self.depth.is_multiple_of(64) {
             self.inner = self.outer.pop().unwrap_or_default();
         }
     }
@@ -306,8 +312,8 @@ impl BracketStack {
 /// A word in which each byte is 1.
 const ONES: u64 = 0x0101_0101_0101_0101;
 
-/// The number of bytes that are searched word by word before `memchr2` takes over.
-const WORDWISE_LEN: usize = 64;
+/// The number of words that are searched one by one before `memchr2` takes over.
+const FIRST_WORDS: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -319,6 +325,23 @@ mod tests {
     /// Returns whether `serde_json` accepts the text as JSON, without decoding it.
     fn serde_accepts(text: &str) -> bool {
         serde_json::from_str::<&RawValue>(text).is_ok()
+    }
+
+    #[test]
+    fn the_bracket_stack_allocates_only_beyond_a_depth_of_64() {
+        let mut stack = BracketStack::default();
+        let is_object = |depth: usize| depth.is_multiple_of(3);
+
+        for depth in 0..200 {
+            stack.push(is_object(depth));
+            assert_eq!(stack.outer.len(), depth / 64, "at depth {depth}");
+        }
+
+        for depth in (0..200).rev() {
+            assert_eq!(stack.last(), Some(is_object(depth)), "at depth {depth}");
+            stack.pop();
+        }
+        assert_eq!(stack.last(), None);
     }
 
     #[test]
@@ -407,7 +430,7 @@ mod tests {
     fn every_byte_of_a_string_is_checked() {
         for length in 0..200_usize {
             for at in [0, length / 2, length.saturating_sub(1)] {
-                for fault in ["", "\\n", "é"] {
+                for fault in ["", "\\n", "é", "\n\n"] {
                     check_string(length, at, fault);
                 }
                 for fault in '\0'..='\u{ff}' {

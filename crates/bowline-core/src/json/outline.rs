@@ -172,11 +172,11 @@ mod tests {
     #[test]
     fn long_strings_become_empty() {
         let long = "x".repeat(11);
-        let json = Json::from(json!({"a": [long, "short"], (long.clone()): 1}));
+        let json = Json::from(json!({"a": [long, "just right"], (long.clone()): 1}));
 
-        let outlined = outline(&json, 10);
+        let outlined = outline(&json, "just right".len());
 
-        assert_eq!(outlined, Some(json!({"a": ["", "short"], (long): 1})));
+        assert_eq!(outlined, Some(json!({"a": ["", "just right"], (long): 1})));
     }
 
     #[test]

@@ -216,6 +216,23 @@ mod tests {
     }
 
     #[test]
+    fn an_indexed_member_is_not_searched_for() {
+        let text = br#"{"x": 1, "name": "add"}"#;
+
+        let index = MemberIndex::build(text).unwrap();
+
+        assert!(matches!(&index.0[1], MemberPosition::At(at) if *at == (17..22)));
+        assert!(matches!(&index.0[0], MemberPosition::Absent));
+    }
+
+    #[test]
+    fn params_are_equal_if_their_json_is() {
+        assert_eq!(params(r#"{"a":1}"#), Json::from_static(r#"{"a":1}"#));
+        assert_ne!(params(r#"{"a":1}"#), Json::empty_object());
+        assert_ne!(params(r#"{"a":1}"#), params("{}"));
+    }
+
+    #[test]
     fn a_member_beyond_the_index_range_is_searched_for() {
         let mut index = MemberIndex::default();
         index.record(

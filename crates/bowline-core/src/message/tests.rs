@@ -49,6 +49,34 @@ fn the_computed_length_is_exact() {
 }
 
 #[test]
+fn the_variable_length_counts_what_the_sender_decides() {
+    let json = || Json::parse("[7,8]").unwrap();
+    let request = |id: RequestId, params| -> Message {
+        let (method, params) = ("four".into(), Some(Params::from(params)));
+        RawRequest { id, method, params }.into()
+    };
+    let response = |id: RequestId, outcome| -> Message {
+        let id = Some(id);
+        Response { id, outcome }.into()
+    };
+    let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "no luck");
+
+    for (message, length) in [
+        (request(1_000_000.into(), json()), 4 + 5),
+        (request("abc".into(), json()), 3 + 4 + 5),
+        (Notification::new("four", Some(json())).into(), 4 + 5),
+        (response(1_000_000.into(), Ok(json())), 5),
+        (response("abc".into(), Ok(json())), 3 + 5),
+        (
+            response("abc".into(), Err(error.with_data(json()))),
+            3 + 7 + 5,
+        ),
+    ] {
+        assert_eq!(message.variable_len(), length, "{message:?}");
+    }
+}
+
+#[test]
 fn an_encoded_message_decodes_to_the_same_message() {
     let params = Json::parse(r#"{"a":[1,2.0],"_meta":{}}"#).unwrap();
     let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "no \"luck\"\n").with_data(params.clone());
@@ -363,6 +391,16 @@ fn the_index_built_while_decoding_equals_the_one_built_later() {
         for name in ["name", "arguments", "_meta", "uri", "é", "other"] {
             assert_eq!(found.member(name), later.member(name), "{name} in {params}");
         }
+    }
+}
+
+#[test]
+fn a_part_is_copied_if_its_frame_is_more_than_twice_as_long_and_not_small() {
+    for part in [0, 1, 100, 10_000] {
+        let limit = SMALL_FRAME + part + part;
+
+        assert!(!is_worth_copying(part, limit), "{part} of {limit}");
+        assert!(is_worth_copying(part, limit + 1), "{part} of {limit} and 1");
     }
 }
 

@@ -212,11 +212,9 @@ impl Outbox {
         self.compact();
     }
 
+    /// Drops everything, at the end of the wire.
     pub(super) fn clear(&mut self) {
-        *self = Self {
-            last_position: self.last_position,
-            ..Self::new(self.limit)
-        };
+        *self = Self::new(self.limit);
     }
 
     pub(super) fn len(&self) -> usize {
@@ -242,3 +240,101 @@ impl Outbox {
 
 /// The overhead of an entry in bytes.
 const PER_ENTRY: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note() -> Notification {
+        Notification::new("note", None)
+    }
+
+    /// Queues a notification and returns its position.
+    fn push(outbox: &mut Outbox) -> QueuePosition {
+        let position = outbox.next_position();
+        outbox.push(OutgoingMessage::new(note(), None));
+        position
+    }
+
+    fn pop(outbox: &mut Outbox) -> Option<OutgoingMessage> {
+        outbox.pop(|_| None, |_| {})
+    }
+
+    #[test]
+    fn placeholders_are_removed_when_they_are_more_than_half_of_the_queue() {
+        let mut outbox = Outbox::new(usize::MAX);
+        let positions: Vec<_> = (0..10).map(|_| push(&mut outbox)).collect();
+
+        let mut entries = Vec::new();
+        for position in &positions[2..8] {
+            assert!(outbox.withdraw(*position));
+            entries.push((outbox.queue.len(), outbox.labels.len(), outbox.len()));
+        }
+
+        let with_placeholders = [9, 8, 7, 6, 5].map(|messages| (10, 10, messages));
+        assert_eq!(entries[..5], with_placeholders);
+        assert_eq!(entries[5], (4, 4, 4));
+        assert!(!outbox.withdraw(positions[2]), "it was withdrawn before");
+        assert!(
+            outbox.withdraw(positions[8]),
+            "it is found at its new place"
+        );
+        assert_eq!(std::iter::from_fn(|| pop(&mut outbox)).count(), 3);
+        assert_eq!((outbox.len(), outbox.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn an_entry_counts_its_message_and_its_overhead_until_it_is_sent_or_withdrawn() {
+        let mut outbox = Outbox::new(usize::MAX);
+        push(&mut outbox);
+        assert_eq!(outbox.bytes(), "note".len() + PER_ENTRY);
+        let positions = [(); 3].map(|()| push(&mut outbox));
+        outbox.withdraw(positions[0]);
+        assert_eq!((outbox.len(), outbox.queue.len()), (3, 4));
+
+        assert_eq!(std::iter::from_fn(|| pop(&mut outbox)).count(), 3);
+
+        assert_eq!((outbox.len(), outbox.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn the_queue_is_choked_until_it_is_no_longer_full() {
+        let mut outbox = Outbox::new(4 * PER_ENTRY);
+        let is_choked = |outbox: &Outbox| (outbox.is_full(), outbox.is_choked());
+        for _ in 0..4 {
+            push(&mut outbox);
+        }
+        assert_eq!(is_choked(&outbox), (true, false));
+        for _ in 0..4 {
+            push(&mut outbox);
+        }
+        assert_eq!(is_choked(&outbox), (true, true));
+
+        pop(&mut outbox);
+
+        assert_eq!(is_choked(&outbox), (true, true), "it is still full");
+        while outbox.is_full() {
+            pop(&mut outbox);
+        }
+        push(&mut outbox);
+        assert_eq!(is_choked(&outbox), (true, false), "it was read in between");
+    }
+
+    /// A cancel searches the queue only while there are such notifications.
+    #[test]
+    fn notifications_of_requests_are_counted_until_they_are_sent_or_withdrawn() {
+        let mut requests = super::super::in_flight::InFlightRequests::default();
+        let [first, second] = [1, 2].map(|id| requests.insert(id.into()));
+        let mut outbox = Outbox::new(usize::MAX);
+        for id in [&first, &second, &second] {
+            outbox.push_notification_within(id.clone(), note());
+        }
+
+        outbox.withdraw_notifications(&second);
+        assert_eq!((outbox.scoped_notifications, outbox.len()), (1, 1));
+        assert_eq!(pop(&mut outbox).and_then(|sent| sent.within), Some(first));
+
+        assert_eq!((outbox.scoped_notifications, outbox.len()), (0, 0));
+        assert_eq!(outbox.bytes(), 0);
+    }
+}

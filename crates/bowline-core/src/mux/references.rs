@@ -34,9 +34,10 @@ pub(super) fn read_reference(notification: &Notification) -> Reference {
             }),
         _ => match decode(params) {
             Some(ParamsWithMeta {
-                meta: Some(Meta {
-                    subscription_id: Some(id),
-                }),
+                meta:
+                    Some(SubscriptionMeta {
+                        subscription_id: Some(id),
+                    }),
             }) => Reference::Subscription(id),
             _ => Reference::NoExchange,
         },
@@ -76,11 +77,11 @@ struct ProgressParams {
 #[derive(Deserialize)]
 struct ParamsWithMeta {
     #[serde(rename = "_meta")]
-    meta: Option<Meta>,
+    meta: Option<SubscriptionMeta>,
 }
 
 #[derive(Deserialize)]
-struct Meta {
+struct SubscriptionMeta {
     #[serde(rename = "io.modelcontextprotocol/subscriptionId")]
     subscription_id: Option<RequestId>,
 }

@@ -102,6 +102,24 @@ fn comments_and_unknown_fields_are_ignored() {
 }
 
 #[test]
+fn comments_are_counted() {
+    let mut decoder = Decoder::new(DecoderLimits::default());
+    decoder.push(Bytes::from_static(b": one\n:\ndata: a\n\n: three\n"));
+
+    let events = std::iter::from_fn(|| decoder.next()).count();
+
+    assert_eq!((events, decoder.comments()), (1, 3));
+}
+
+#[test]
+fn an_event_without_a_name_or_named_message_is_a_message() {
+    let events = events("data: a\n\nevent: message\ndata: b\n\nevent: endpoint\ndata: c\n\n");
+
+    let are_messages: Vec<_> = events.iter().map(SseEvent::is_message).collect();
+    assert_eq!(are_messages, [true, true, false]);
+}
+
+#[test]
 fn a_byte_order_mark_counts_only_at_the_start() {
     assert_eq!(data("\u{FEFF}data: a\n\n"), ["a"]);
     assert_eq!(data("\u{FEFF}\u{FEFF}data: a\n\n"), [""; 0]);
@@ -222,10 +240,10 @@ fn an_event_over_the_limit_is_an_error_after_the_events_before_it() {
 
 #[test]
 fn nothing_is_buffered_after_an_error() {
-    let mut decoder = Decoder::new(DecoderLimits { line: 4, event: 4 });
-    decoder.push("id:7\ndata\n\n12345\ndata\n\n".into());
+    let mut decoder = Decoder::new(DecoderLimits { line: 7, event: 4 });
+    decoder.push("id:7\nretry:5\n:\ndata\n\n12345678\ndata\n\n".into());
     assert!(matches!(decoder.next(), Some(Ok(_))));
-    assert_eq!(decoder.next(), Some(Err(SseLimitExceeded::Line(4))));
+    assert_eq!(decoder.next(), Some(Err(SseLimitExceeded::Line(7))));
 
     decoder.push("\n\ndata\n\n".into());
 
@@ -235,6 +253,7 @@ fn nothing_is_buffered_after_an_error() {
         Some("7"),
         "a client resumes after what it has read"
     );
+    assert_eq!((decoder.retry(), decoder.comments()), (Some(5), 1));
 }
 
 #[test]
@@ -300,6 +319,9 @@ fn a_message_is_one_line_of_data_however_its_params_are_written() {
 
     encode_frame(&message.to_frame(), &mut framed);
     assert_eq!(stream, framed);
+    for encoded in [stream, framed] {
+        assert_eq!(encoded.capacity(), encoded.len(), "allocated once");
+    }
 }
 
 #[test]
@@ -309,4 +331,13 @@ fn a_frame_is_one_line_of_data() {
     encode_frame(b"{}", &mut stream);
 
     assert_eq!(stream, b"data: {}\n\n");
+}
+
+#[test]
+fn a_comment_is_no_event_on_any_of_its_lines() {
+    let mut stream = Vec::new();
+
+    encode_comment("one\ndata: two", &mut stream);
+
+    assert_eq!(stream, b": one\n: data: two\n\n");
 }

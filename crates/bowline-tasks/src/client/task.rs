@@ -56,7 +56,9 @@ impl Task {
     pub(super) fn settings(&self) -> Result<Settings> {
         check_id(&self.id).map_err(|why| misuse(format!("invalid task id: {why}")))?;
         if !self.client.dialect().is_modern() {
-            return Err(misuse("tasks need a server of 2026-07-28 or later"));
+            return Err(misuse(
+                "the protocol version of the server has no extensions, and tasks are one",
+            ));
         }
         let extension = self.client.extension::<TaskClient>();
         let settings = extension.map(TaskClient::settings);

@@ -63,8 +63,6 @@ impl TaskWait {
             let options = std::mem::take(&mut *set.lock());
             Box::pin(wait(task, cx, options))
         });
-        // The handle remains.
-        let request = request.cancel_on_drop(false);
         Self { request, options }
     }
 

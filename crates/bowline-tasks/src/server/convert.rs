@@ -7,9 +7,8 @@
 //!                                                                      └────▶ the same future runs on in the runner
 //! ```
 
-use std::time::Duration;
-
 use std::sync::Arc;
+use std::time::Duration;
 
 use bowline::Context;
 use bowline::exchange::Outcome;
@@ -102,6 +101,7 @@ impl Convertible {
             tool,
         };
         if let Err(Job::Start(task)) = env.send(Job::Start(Box::new(task))) {
+            env.runs.remove(&task.run);
             delete(&*env.store, task.run.id).await;
             return Ok(Err(shutting_down()));
         }

@@ -52,6 +52,7 @@ async fn start_task(env: &Env, call: ToolCall, cx: Context) -> Outcome {
         run,
     };
     if let Err(Job::Start(task)) = env.send(Job::Start(Box::new(task))) {
+        env.runs.remove(&task.run);
         delete(&*env.store, task.run.id).await;
         return Err(RpcError::new(
             ErrorCode::INTERNAL_ERROR,
@@ -69,7 +70,7 @@ pub(super) async fn create(
     cx: &Context,
 ) -> Result<(TaskRecord, Arc<TaskRun>), StoreError> {
     let id = TaskId::random()?;
-    let jobs = env.clone();
+    let jobs = env.jobs.clone();
     // Before the record exists: this future may be dropped while it is stored.
     cx.on_discarded(move || drop(jobs.send(Job::Discard(id))));
     let record = env

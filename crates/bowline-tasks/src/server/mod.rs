@@ -27,6 +27,9 @@ mod task_sink;
 mod settings;
 pub use settings::TaskSettings;
 
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -156,28 +159,6 @@ impl Tasks {
     #[must_use]
     pub fn in_memory() -> Self {
         Self::new(MemoryStore::new())
-    }
-
-    /// Creates the extension with tasks in an SQLite database, which is created if it does not exist. Several processes
-    /// of one machine can use the same database; see [`SqliteStore`](crate::store::SqliteStore).
-    ///
-    /// # Errors
-    ///
-    /// As of [`SqliteStore::open`](crate::store::SqliteStore::open).
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use bowline::Server;
-    /// use bowline_tasks::Tasks;
-    ///
-    /// let server = Server::new("documents", "1.0.0").extension(Tasks::sqlite("tasks.db")?);
-    /// # Ok::<(), bowline_tasks::store::StoreError>(())
-    /// ```
-    #[cfg(feature = "sqlite")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
-    pub fn sqlite(path: impl AsRef<std::path::Path>) -> Result<Self, StoreError> {
-        crate::store::SqliteStore::open(path).map(Self::new)
     }
 
     /// Sets the time to live of tasks from their creation, after which they fail; `None` is unlimited. Default: 1 h.

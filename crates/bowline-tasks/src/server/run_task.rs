@@ -13,7 +13,7 @@ use super::retry::Backoff;
 use super::run::{Outbox, Stop, TaskRun, Written, shown};
 use super::store_errors::{chain, to_rpc_error};
 use crate::TaskId;
-use crate::store::{TaskChange, TaskOutcome, TaskStore};
+use crate::store::{TaskChange, TaskOutcome, TaskRecord, TaskStore};
 
 /// A task whose handler is to run.
 pub(super) struct TaskToRun {
@@ -102,23 +102,39 @@ async fn finish(run: &TaskRun, outcome: TaskOutcome) {
     let unstored = UnstoredOutcome(run.id);
     // The last message must not be lost to the limit of one write a second.
     let last_message = run.take_outbox(true).status_message;
-    if let Err(error) = run
+    let mut written = run
         .write_with_retries(finishing(outcome, last_message))
-        .await
-    {
+        .await;
+    if let Err(error) = &written {
         // Refused, such as a result that is too large.
-        let mut refused = to_rpc_error(&error);
+        let mut refused = to_rpc_error(error);
         refused.message = format!(
             "failed to store the outcome of the task: {}",
             refused.message
         );
         let refused = finishing(TaskOutcome::Failed(refused), None);
-        if let Err(error) = run.write_with_retries(refused).await {
+        written = run.write_with_retries(refused).await;
+    }
+    unstored.resolved();
+    match written {
+        Ok(Written::Done) => {}
+        Ok(Written::Lost) => log_lost(run),
+        Err(error) => {
             let error = chain(&error);
             tracing::error!(task = %shown(run.id), %error, "failed to store the outcome of a task");
         }
     }
-    unstored.stored();
+}
+
+fn log_lost(run: &TaskRun) {
+    let task = shown(run.id);
+    match run.with_record(TaskRecord::is_finished) {
+        true => tracing::debug!(%task, "dropped the outcome of a task that was cancelled before"),
+        false => tracing::warn!(
+            %task,
+            "dropped the outcome of a task whose lease was lost; another process resumes or fails it"
+        ),
+    }
 }
 
 /// Returns the change that finishes a task. The status of a failed one is the message of its error.
@@ -249,7 +265,7 @@ pub(super) async fn delete(store: &dyn TaskStore, id: TaskId) {
 struct UnstoredOutcome(TaskId);
 
 impl UnstoredOutcome {
-    fn stored(self) {
+    fn resolved(self) {
         std::mem::forget(self);
     }
 }

@@ -62,9 +62,11 @@ impl CallDetails {
         if let Some(meta) = self.meta {
             task = task.meta(meta);
         }
-        let ttl = self.ttl.or(options.ttl);
-        if let Some(ttl) = ttl.map(|ttl| ttl.min(options.max_ttl)) {
-            task = task.ttl(ttl);
+        let is_limited = options.max_ttl < Duration::MAX;
+        let longest = is_limited.then_some(options.max_ttl);
+        let ttl = self.ttl.or(options.ttl).or(longest);
+        if let Some(ttl) = ttl {
+            task = task.ttl(ttl.min(options.max_ttl));
         }
         journal.into_iter().fold(task, NewTask::journal_entry)
     }

@@ -214,7 +214,7 @@ impl TaskServer {
     }
 }
 
-fn send(cx: &Context, method: &'static str, params: Value) {
+pub(crate) fn send(cx: &Context, method: &'static str, params: Value) {
     cx.send_notification(Notification::new(method, Some(params.into())));
 }
 

@@ -1,11 +1,11 @@
 //! Handles of tasks.
 
-use bowline::{Client, Error, ErrorCode};
+use bowline::{Client, Error, ErrorCode, testing};
 use bowline_tasks::store::TaskStatus;
 use bowline_tasks::{TaskCall as _, TaskClient, TaskHandle};
 use serde_json::json;
 
-use crate::fixture::{Answer, TaskServer, asking, completed, pass, secs, task, with};
+use crate::fixture::{Answer, MODERN, TaskServer, asking, completed, pass, secs, task, with};
 
 #[tokio::test(start_paused = true)]
 async fn a_handle_has_the_id_and_the_status() {
@@ -116,6 +116,26 @@ async fn the_first_final_status_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_status_that_arrives_after_the_final_one_is_not_believed() {
+    let (wire, mut server) = testing::scripted_peer();
+    let client = Client::from_wire(wire).protocol_version(MODERN);
+    let client = client.extension(TaskClient::new()).await.unwrap();
+    let handle = TaskHandle::attach(&client, "A7");
+    let status = |handle: TaskHandle| tokio::spawn(async move { handle.status().await });
+    let (first, second) = (status(handle.clone()), status(handle));
+    let first_id = server.expect("tasks/get").await.hold();
+    let second_id = server.expect("tasks/get").await.hold();
+
+    let complete = json!({"resultType": "complete"});
+    server.answer(first_id, with(completed("done"), complete.clone()));
+    server.answer(second_id, with(task("working"), complete));
+
+    for status in [first, second] {
+        assert_eq!(status.await.unwrap().unwrap().status, TaskStatus::Completed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_handle_cancels_and_waits_for_what_became_of_it() {
     let server = TaskServer::new();
     let client = server.client().await;
@@ -170,7 +190,11 @@ async fn a_handle_of_a_client_that_cannot_use_tasks_is_a_misuse() {
             "A7",
             "the client has no `TaskClient`; add it with `ClientBuilder::extension`",
         ),
-        (&legacy, "A7", "tasks need a server of 2026-07-28 or later"),
+        (
+            &legacy,
+            "A7",
+            "the protocol version of the server has no extensions, and tasks are one",
+        ),
         (&with, "", "invalid task id: it is empty"),
         (
             &with,

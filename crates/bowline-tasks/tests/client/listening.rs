@@ -1,10 +1,14 @@
 //! Calls that receive notifications of their task.
 
-use bowline::{Error, ErrorCode};
+use std::time::Duration;
+
+use bowline::exchange::{Outcome, Request};
+use bowline::{Client, Context, Error, ErrorCode};
+use bowline_tasks::TaskClient;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::fixture::{Answer, TaskServer, completed, pass, secs, task, with};
+use crate::fixture::{Answer, MODERN, TaskServer, completed, pass, secs, send, task, with};
 
 #[tokio::test(start_paused = true)]
 async fn a_notification_ends_the_call() {
@@ -80,6 +84,28 @@ async fn a_subscription_that_ends_is_opened_again() {
     notifications.send(completed("done")).unwrap();
 
     assert_eq!(call.await.unwrap().unwrap().text(), "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_whose_subscription_ended_for_good_is_polled_at_its_interval() {
+    let server = TaskServer::new();
+    let notifications = server.listening();
+    let client = server.client().await;
+    let call = tokio::spawn(client.call_tool("slow", ()));
+    pass(secs(10)).await;
+    assert_eq!(server.count("tasks/get"), 1);
+
+    let refused = Answer::Error(ErrorCode::METHOD_NOT_FOUND, "not any more");
+    server.set_answers("subscriptions/listen", [refused]);
+    notifications.send(Value::Null).unwrap();
+    pass(secs(10)).await;
+
+    assert!(
+        server.count("tasks/get") >= 10,
+        "{}",
+        server.count("tasks/get")
+    );
+    assert!(!call.is_finished());
 }
 
 #[tokio::test(start_paused = true)]
@@ -177,15 +203,42 @@ async fn a_listener_that_is_refused_is_polled_for() {
     assert_eq!(server.count("subscriptions/listen"), 1);
 }
 
+/// With the real clock: the paused one stands still while there is work to do.
+#[tokio::test]
+async fn a_server_that_always_has_a_notification_does_not_defeat_the_timeout() {
+    async fn respond(request: Request, cx: Context) -> Outcome {
+        let created = with(task("working"), json!({"resultType": "task"}));
+        if request.method != "subscriptions/listen" {
+            return Ok(created.into());
+        }
+        let filter = json!({"notifications": {"taskIds": ["A7"]}});
+        send(&cx, "notifications/subscriptions/acknowledged", filter);
+        loop {
+            tokio::task::yield_now().await;
+            send(&cx, "notifications/tasks", task("working"));
+        }
+    }
+    let client = Client::in_process(&respond).protocol_version(MODERN);
+    let client = client.extension(TaskClient::new()).await.unwrap();
+
+    let limit = Duration::from_millis(100);
+    let error = client.call_tool("slow", ()).timeout(limit).await;
+
+    assert!(
+        matches!(error, Err(Error::Timeout { after }) if after == limit),
+        "{error:?}"
+    );
+}
+
 #[tokio::test(start_paused = true)]
-async fn notifications_without_end_do_not_defeat_the_timeout() {
+async fn frequent_notifications_do_not_defeat_the_timeout() {
     let server = TaskServer::new();
     let notifications = server.listening();
     let client = server.client().await;
     let flood = tokio::spawn(async move {
         loop {
             let _ = notifications.send(task("working"));
-            pass(std::time::Duration::from_millis(1)).await;
+            pass(Duration::from_millis(1)).await;
         }
     });
 

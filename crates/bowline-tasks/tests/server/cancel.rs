@@ -123,3 +123,24 @@ async fn a_handler_that_wants_to_be_told_ends_by_itself() {
 struct Saves {
     fails: bool,
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_that_the_handler_did_not_live_to_see_ends_the_task() {
+    let store = store();
+    let ignores = || {
+        Tool::new("ignores", async || std::future::pending::<String>().await)
+            .cancel_mode(CancelMode::Signal)
+            .with_settings(TaskSettings::new().resumable())
+    };
+    let first = server(Tasks::new(store.clone()), [ignores()]);
+    let mut client = TestClient::new(&first);
+    let id = client.start("ignores").await;
+    client.cancel(&id).await.unwrap();
+    assert_eq!(client.get(&id).await.unwrap()["status"], "working");
+    drop((client, first));
+
+    let second = server(Tasks::new(store), [ignores()]);
+    let mut client = TestClient::new(&second);
+
+    client.wait_for(&id, "cancelled").await;
+}

@@ -270,3 +270,39 @@ async fn a_cancelled_call_drops_its_handler_or_signals_it() {
         client.expect_nothing().await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_a_round_before_the_task_is_not_asked_for_again_after_a_restart() {
+    let runs = Counter::default();
+    let counted = runs.clone();
+    let greets = move |cx: Context| {
+        let run = counted.add();
+        async move {
+            let name = cx.elicit::<Name>("name", "Who?").await?.name;
+            if run == 2 {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, ToolError>(format!("Hello, {name}!"))
+        }
+    };
+    let settings = TaskSettings::new().resumable().after(SECOND);
+    let greets = Tool::new("greets", greets).with_settings(settings);
+    let store = store();
+    let first = server(Tasks::new(store.clone()), [greets.clone()]);
+    let mut client = TestClient::new(&first);
+    let round = client.call("greets", json!({})).await.unwrap();
+    let params = json!({
+        "name": "greets", "arguments": {},
+        "inputResponses": {"name": accept(json!({"name": "Ada"}))},
+        "requestState": round["requestState"],
+    });
+    let created = client.request("tools/call", params).await.unwrap();
+    let id = created["taskId"].as_str().unwrap().to_owned();
+    drop((client, first));
+
+    let second = server(Tasks::new(store), [greets]);
+    let done = TestClient::new(&second).wait_for(&id, "completed").await;
+
+    assert_eq!(done["result"]["content"][0]["text"], "Hello, Ada!");
+    assert_eq!(runs.get(), 3);
+}

@@ -207,7 +207,11 @@ impl Client {
     /// use bowline::{Client, client::Reconnect, wire::Lines};
     /// use tokio::net::TcpStream;
     ///
-    /// let connect = || async { Ok(Lines::tcp(TcpStream::connect("127.0.0.1:4000").await?)) };
+    /// let address = std::env::args().nth(1).unwrap_or("127.0.0.1:4000".to_owned());
+    /// let connect = move || {
+    ///     let address = address.clone();
+    ///     async move { Ok(Lines::tcp(TcpStream::connect(address).await?)) }
+    /// };
     /// let client = Client::from_wire_fn(connect).reconnect(Reconnect::default()).await?;
     /// # Ok(()) }
     /// ```

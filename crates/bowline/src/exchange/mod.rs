@@ -50,7 +50,7 @@ pub use in_process::InProcess;
 
 mod input;
 pub use input::{
-    AcceptedAnswers, Elicitation, ElicitationOutcome, FormTypeError, InputError,
+    AcceptedAnswers, Elicitation, ElicitationOutcome, Form, FormTypeError, InputError,
     InputRequestOptions, InputSource, PendingInput,
 };
 pub(crate) use input::{DEFAULT_CLIENT_REQUEST_TIMEOUT, HandlerRun, OnceGuard};

@@ -227,6 +227,21 @@ impl Completer {
 
     /// Hides the completer from callers for which `filter` returns false: the argument has no suggestions for them. A
     /// completer is also hidden with its prompt or resource template.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::server::Completer;
+    ///
+    /// let customers = Completer::for_prompt("invoice", "customer", async |input, _| {
+    ///     Ok(input.matching(["Lovelace", "Turing"]))
+    /// });
+    /// let staff = vec!["ada".to_owned()];
+    /// let customers = customers.visible_to(move |cx| {
+    ///     let name = cx.principal().name();
+    ///     name.is_some_and(|name| staff.iter().any(|member| member == name))
+    /// });
+    /// ```
     pub fn visible_to(mut self, filter: impl Fn(&Context) -> bool + Send + Sync + 'static) -> Self {
         self.visibility = Visibility::filtered(filter);
         self

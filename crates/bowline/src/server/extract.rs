@@ -40,7 +40,8 @@ use crate::exchange::{Context, Principal};
     label = "not an extractor",
     note = "a handler takes `Args<T>`, `State<S>`, `Extension<T>`, `Context`, `Principal`, `Arc<Caller>`, \
             `Meta` or `Json`",
-    note = "the arguments of a call are one `Args<T>`, where `T` derives `Deserialize` and `JsonSchema`"
+    note = "the arguments of a call are one `Args<T>`, where `T` derives `serde::Deserialize` and \
+            `bowline::schemars::JsonSchema`"
 )]
 pub trait Extract: Sized + Send + 'static {
     /// Extracts it from the request.
@@ -221,6 +222,8 @@ impl HandlerRequirements {
 #[allow(clippy::exhaustive_structs, reason = "handlers destructure it")]
 pub struct Args<T>(pub T);
 
+// Otherwise the compiler reports a missing `JsonSchema` without the notes of `Extract`, which say what to derive.
+#[diagnostic::do_not_recommend]
 impl<T: DeserializeOwned + JsonSchema + Send + 'static> Extract for Args<T> {
     fn extract(input: &HandlerInput) -> Result<Self, ExtractError> {
         match input.arguments.decode() {

@@ -5,13 +5,13 @@ use std::fmt;
 use bowline_core::shortened;
 use serde_json::Value;
 
-use super::Tool;
+use super::{Server, Tool};
 
 /// Something in the definition of a tool that an API of a model is known to refuse. MCP allows it.
 ///
 /// A host passes name, description and input schema of a tool to the API of its model. Many hosts pass them unchanged,
 /// and one tool that the API refuses can make all tools of a server unusable. See
-/// [`Server::lint`](super::Server::lint).
+/// [`Server::lint`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lint {
@@ -23,6 +23,35 @@ pub struct Lint {
     pub message: String,
     /// The APIs that refuse it.
     pub apis: &'static [ModelApi],
+}
+
+impl Server {
+    /// Returns what the APIs of common models refuse in the definitions of the tools, such as a dot in a name, or a
+    /// schema with `$ref`.
+    ///
+    /// This is advice: MCP allows all of it, [`check`](Self::check) does not fail, and hosts may convert definitions
+    /// for their model. A test can assert that the list is empty. Registering a tool logs its lints at the level
+    /// `debug`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{Server, Tool};
+    ///
+    /// let server = Server::new("files", "1.0.0").tool(Tool::new("files.read", async || "text"));
+    /// assert_eq!(
+    ///     server.lint()[0].to_string(),
+    ///     "tool `files.read`: a name may contain only ASCII letters, digits, `_` and `-` (refused by Anthropic, OpenAI)"
+    /// );
+    /// ```
+    #[must_use]
+    pub fn lint(&self) -> Vec<Lint> {
+        let tools = self.definition().tools.snapshot();
+        let entries = tools.entries().iter();
+        entries
+            .flat_map(|(name, entry)| lint(name, &entry.item))
+            .collect()
+    }
 }
 
 /// The API of a model vendor that hosts pass tools to.

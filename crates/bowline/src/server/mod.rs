@@ -490,6 +490,17 @@ impl Server {
     /// It is called exactly once for each call of [`on_subscribe`](Self::on_subscribe), whatever ends the subscription:
     /// the client, a disconnect, the `DELETE` of a legacy HTTP client, or [`shut_down`](Self::shut_down). It must not
     /// block. Of the [extensions](Context::extensions) of the request, only the state of the server is left.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Server;
+    ///
+    /// let (ended, _poller) = std::sync::mpsc::channel();
+    /// let server = Server::new("files", "1.0.0").on_unsubscribe(move |uri, _cx| {
+    ///     let _ = ended.send(uri.to_owned()); // the file is polled no longer
+    /// });
+    /// ```
     pub fn on_unsubscribe(self, callback: impl Fn(&str, &Context) + Send + Sync + 'static) -> Self {
         let hook = SubscriptionHook::new(callback);
         self.resource_subscriptions()
@@ -631,33 +642,6 @@ impl Server {
     /// ```
     pub fn check(&self) -> Result<()> {
         self.definition().check()
-    }
-
-    /// Returns what the APIs of common models refuse in the definitions of the tools, such as a dot in a name, or a
-    /// schema with `$ref`.
-    ///
-    /// This is advice: MCP allows all of it, [`check`](Self::check) does not fail, and hosts may convert definitions
-    /// for their model. A test can assert that the list is empty. Registering a tool logs its lints at the level
-    /// `debug`.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use bowline::{Server, Tool};
-    ///
-    /// let server = Server::new("files", "1.0.0").tool(Tool::new("files.read", async || "text"));
-    /// assert_eq!(
-    ///     server.lint()[0].to_string(),
-    ///     "tool `files.read`: a name may contain only ASCII letters, digits, `_` and `-` (refused by Anthropic, OpenAI)"
-    /// );
-    /// ```
-    #[must_use]
-    pub fn lint(&self) -> Vec<Lint> {
-        let tools = self.definition().tools.snapshot();
-        let entries = tools.entries().iter();
-        entries
-            .flat_map(|(name, entry)| lint::lint(name, &entry.item))
-            .collect()
     }
 
     /// Serves one wire until it ends.

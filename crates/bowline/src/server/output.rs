@@ -34,7 +34,8 @@ use super::tool_error::ToolError;
     label = "cannot be converted into a `CallToolResult`",
     note = "a tool returns text, a number, `Structured<T>`, content blocks, a `CallToolResult`, or a `Result` \
             of one of these with any error type that `ToolError` can be made from",
-    note = "return a type that derives `Serialize` and `JsonSchema` as `Structured(value)`",
+    note = "return any other type as `Structured(value)`; it derives `serde::Serialize` and \
+            `bowline::schemars::JsonSchema`",
     note = "if this is the future of an `async fn`, use `Tool::new` in place of `Tool::blocking`"
 )]
 pub trait IntoToolResult {
@@ -80,6 +81,8 @@ pub trait IntoToolResult {
 #[allow(clippy::exhaustive_structs, reason = "handlers construct it")]
 pub struct Structured<T>(pub T);
 
+// Otherwise the compiler reports a missing `JsonSchema` without the notes of `IntoToolResult`.
+#[diagnostic::do_not_recommend]
 impl<T: Serialize + JsonSchema> IntoToolResult for Structured<T> {
     fn into_tool_result(self) -> Result<CallToolResult, RpcError> {
         structured(&self.0)

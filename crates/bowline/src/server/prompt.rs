@@ -74,6 +74,21 @@ impl Prompt {
     ///
     /// The fields of its [`Args`](super::Args) are the arguments of the prompt, which are strings in the protocol;
     /// numbers and `bool`s are parsed from them.
+    ///
+    /// # Examples
+    ///
+    /// A closure that captures clones into its future:
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use bowline::Prompt;
+    ///
+    /// let style: Arc<str> = "in three steps".into();
+    /// let explain = Prompt::new("explain", move || {
+    ///     let style = style.clone();
+    ///     async move { format!("Explain how to tie a bowline, {style}.") }
+    /// });
+    /// ```
     pub fn new<H, E>(name: impl Into<String>, handler: H) -> Self
     where
         H: Handler<E, Output: IntoPromptResult, Future: Send>,
@@ -185,8 +200,9 @@ impl Prompt {
     ///
     /// ```
     /// # use bowline::Prompt;
+    /// let auditor = "ada".to_owned();
     /// let audit = Prompt::raw("audit", async |_, _| Ok("Audit the logs."))
-    ///     .visible_to(|cx| cx.principal().name() == Some("ada"));
+    ///     .visible_to(move |cx| cx.principal().name() == Some(&auditor));
     /// ```
     pub fn visible_to(mut self, filter: impl Fn(&Context) -> bool + Send + Sync + 'static) -> Self {
         self.visibility = Visibility::filtered(filter);

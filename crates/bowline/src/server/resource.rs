@@ -92,6 +92,21 @@ struct ResourceReader {
 
 impl Resource {
     /// Creates a resource from an `async fn` that takes up to eight extractors ([`Extract`](super::Extract)).
+    ///
+    /// # Examples
+    ///
+    /// A closure that captures clones into its future:
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    /// use bowline::Resource;
+    ///
+    /// let log = Arc::new(Mutex::new(String::from("started")));
+    /// let resource = Resource::new("app://log", "log", move || {
+    ///     let log = log.clone();
+    ///     async move { log.lock().unwrap().clone() }
+    /// });
+    /// ```
     pub fn new<H, E>(uri: impl Into<String>, name: impl Into<String>, handler: H) -> Self
     where
         H: Handler<E, Output: IntoReadResult, Future: Send>,
@@ -205,6 +220,30 @@ impl ResourceTemplate {
     /// # Errors
     ///
     /// [`Error::Misuse`](crate::Error::Misuse) if `template` is not a valid [`UriTemplate`].
+    ///
+    /// # Examples
+    ///
+    /// A closure that captures clones into its future:
+    ///
+    /// ```
+    /// use std::collections::BTreeMap;
+    /// use std::sync::Arc;
+    /// use bowline::schemars::{self, JsonSchema};
+    /// use bowline::{Args, ResourceTemplate};
+    ///
+    /// #[derive(serde::Deserialize, JsonSchema)]
+    /// struct Name {
+    ///     name: String,
+    /// }
+    ///
+    /// # fn main() -> bowline::Result<()> {
+    /// let knots = Arc::new(BTreeMap::from([("bowline", "holds, and comes undone")]));
+    /// let template = ResourceTemplate::new("knots://{name}", "knot", move |Args(Name { name })| {
+    ///     let knots = knots.clone();
+    ///     async move { knots.get(&*name).copied().ok_or("no such knot") }
+    /// })?;
+    /// # Ok(()) }
+    /// ```
     pub fn new<H, E>(
         template: impl Into<String>,
         name: impl Into<String>,
@@ -346,6 +385,16 @@ macro_rules! resource_setters {
             /// Hides it from callers for which `filter` returns false: it is not listed, and the answer is the same as
             /// if it did not exist, also to requests for completions. Subscribers get its updates if they see it both
             /// when they subscribe and when it is updated.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// use bowline::Resource;
+            ///
+            /// let owner = "ada".to_owned();
+            /// let diary = Resource::text("diary://today", "diary", "It rained.")
+            ///     .visible_to(move |cx| cx.principal().name() == Some(&owner));
+            /// ```
             pub fn visible_to(
                 mut self,
                 filter: impl Fn(&Context) -> bool + Send + Sync + 'static,

@@ -129,6 +129,20 @@ impl Tool {
     /// let tool = Tool::new("add", add).read_only(true).idempotent(true);
     /// assert!(tool.check().is_ok());
     /// ```
+    ///
+    /// A closure that captures clones into its future:
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use bowline::Tool;
+    ///
+    /// let counter = Arc::new(AtomicU64::new(0));
+    /// let tool = Tool::new("count", move || {
+    ///     let counter = counter.clone();
+    ///     async move { counter.fetch_add(1, Ordering::Relaxed) + 1 }
+    /// });
+    /// ```
     pub fn new<H, E>(name: impl Into<String>, handler: H) -> Self
     where
         H: Handler<E, Output: IntoToolResult, Future: Send>,
@@ -155,6 +169,9 @@ impl Tool {
     /// # struct Number { n: u32 }
     ///
     /// let tool = Tool::blocking("fibonacci", fibonacci);
+    ///
+    /// let path = std::path::PathBuf::from("/etc/motd");
+    /// let tool = Tool::blocking("motd", move || std::fs::read_to_string(&path));
     /// ```
     pub fn blocking<H, E>(name: impl Into<String>, handler: H) -> Self
     where

@@ -136,6 +136,15 @@ mod tests {
 
     #[test]
     fn errors_texts_and_boxes_become_results_with_the_text_and_its_causes() {
+        /// Like `anyhow::Error`, it is no `Error` itself but converts into a box.
+        struct Report(&'static str);
+
+        impl From<Report> for Box<dyn Error + Send + Sync> {
+            fn from(report: Report) -> Self {
+                report.0.into()
+            }
+        }
+
         let boxed: Box<dyn Error + Send + Sync> = "boxed".into();
         let caused = crate::Error::Transport {
             what: "failed to connect".into(),
@@ -146,6 +155,7 @@ mod tests {
             (failed("plain"), "plain"),
             (failed("owned".to_owned()), "owned"),
             (failed(boxed), "boxed"),
+            (failed(Report("reported")), "reported"),
             (failed(caused), "failed to connect: refused"),
         ] {
             let result = result.unwrap();

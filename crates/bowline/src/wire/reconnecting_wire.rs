@@ -37,7 +37,7 @@ use crate::{Error, Result};
 ///
 /// Dropping it closes the connection, and ends an attempt to open one.
 pub(crate) struct ReconnectingWire {
-    state: WireState,
+    state: ReconnectState,
     open: OpenWireFn,
     policy: ReconnectPolicy,
     control: Arc<ReconnectControl>,
@@ -80,7 +80,7 @@ pub(crate) struct Handshake {
     pub(crate) initialized: Option<Notification>,
 }
 
-enum WireState {
+enum ReconnectState {
     Connected {
         wire: Box<dyn EngineWire>,
         since: Instant,
@@ -132,7 +132,7 @@ impl ReconnectingWire {
     ) -> (Self, Arc<ReconnectControl>) {
         let control = Arc::new(ReconnectControl::default());
         let wire = Self {
-            state: WireState::connected(wire),
+            state: ReconnectState::connected(wire),
             open,
             policy,
             control: control.clone(),
@@ -160,22 +160,22 @@ impl ReconnectingWire {
     }
 
     /// Starts the delay before the next attempt.
-    fn wait(&self) -> WireState {
+    fn wait(&self) -> ReconnectState {
         let delay = self.policy.backoff.delay(self.attempts.saturating_add(1));
         tracing::debug!(
             ?delay,
             attempts = self.attempts,
             "reconnecting after a delay"
         );
-        WireState::Waiting(Box::pin(sleep(delay)))
+        ReconnectState::Waiting(Box::pin(sleep(delay)))
     }
 
     /// Starts an attempt. Returns `None` if the client is closed.
-    fn start_attempt(&mut self) -> Option<WireState> {
+    fn start_attempt(&mut self) -> Option<ReconnectState> {
         let handshake = self.control.handshake()?;
         self.attempts = self.attempts.saturating_add(1);
         let (opening, limit) = ((self.open)(), self.policy.attempt_timeout);
-        Some(WireState::Opening(Box::pin(async move {
+        Some(ReconnectState::Opening(Box::pin(async move {
             let opening = async {
                 let mut wire = opening.await?;
                 let early = handshake.perform(&mut *wire).await?;
@@ -207,7 +207,7 @@ impl ReconnectingWire {
     }
 
     fn end(&mut self, error: Error) -> WireEvent {
-        self.state = WireState::Ended;
+        self.state = ReconnectState::Ended;
         let what = match self.attempts {
             0 => "connection lost".into(),
             1 => "connection lost, and 1 attempt failed".into(),
@@ -223,7 +223,7 @@ impl ReconnectingWire {
     /// Handles a failed write. It is not reported: received messages come first.
     fn write_failed<T>(&mut self, cx: &Context<'_>, error: io::Error) -> Poll<io::Result<T>> {
         match &mut self.state {
-            WireState::Connected { write_error, .. } if self.control.handshake().is_some() => {
+            ReconnectState::Connected { write_error, .. } if self.control.handshake().is_some() => {
                 if write_error.is_none() {
                     *write_error = Some(error);
                     cx.waker().wake_by_ref();
@@ -236,13 +236,13 @@ impl ReconnectingWire {
 
     fn connected(&mut self) -> Option<&mut dyn EngineWire> {
         match &mut self.state {
-            WireState::Connected { wire, .. } => Some(&mut **wire),
-            WireState::Waiting(_) | WireState::Opening(_) | WireState::Ended => None,
+            ReconnectState::Connected { wire, .. } => Some(&mut **wire),
+            ReconnectState::Waiting(_) | ReconnectState::Opening(_) | ReconnectState::Ended => None,
         }
     }
 }
 
-impl WireState {
+impl ReconnectState {
     fn connected(wire: Box<dyn EngineWire>) -> Self {
         Self::Connected {
             wire,
@@ -259,7 +259,7 @@ impl EngineWire for ReconnectingWire {
                 return Poll::Ready(event);
             }
             match &mut self.state {
-                WireState::Connected {
+                ReconnectState::Connected {
                     wire,
                     since,
                     write_error,
@@ -277,18 +277,20 @@ impl EngineWire for ReconnectingWire {
                         None => error.map_or(Received::End, Received::Broken).into(),
                     });
                 }
-                WireState::Waiting(_) | WireState::Opening(_) if self.control.is_stopped() => {
-                    self.state = WireState::Ended;
+                ReconnectState::Waiting(_) | ReconnectState::Opening(_)
+                    if self.control.is_stopped() =>
+                {
+                    self.state = ReconnectState::Ended;
                     return Poll::Ready(Received::End.into());
                 }
-                WireState::Waiting(delay) => {
+                ReconnectState::Waiting(delay) => {
                     ready!(delay.as_mut().poll(cx));
-                    self.state = self.start_attempt().unwrap_or(WireState::Ended);
+                    self.state = self.start_attempt().unwrap_or(ReconnectState::Ended);
                 }
-                WireState::Opening(attempt) => match ready!(attempt.as_mut().poll(cx)) {
+                ReconnectState::Opening(attempt) => match ready!(attempt.as_mut().poll(cx)) {
                     Ok(NewConnection { wire, early }) => {
                         tracing::info!("connected again");
-                        self.state = WireState::connected(wire);
+                        self.state = ReconnectState::connected(wire);
                         self.queued.push_back(WireEvent::Reset);
                         self.queued.push_back(WireEvent::NotificationsMissed);
                         let early = early.into_iter().map(Received::Message);
@@ -300,7 +302,7 @@ impl EngineWire for ReconnectingWire {
                         }
                     }
                 },
-                WireState::Ended => return Poll::Pending,
+                ReconnectState::Ended => return Poll::Pending,
             }
         }
     }

@@ -6,6 +6,7 @@
 )]
 
 mod cache;
+mod completions;
 mod lists;
 mod notifications;
 mod output_validation;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bowline::client::{ChangeFilter, KnownServer};
 use bowline::types::{ContentBlock, LoggingLevel, Meta, PromptReference, ReadResourceRequest};
-use bowline::{CallToolResult, Client, Error, Server, Tool, testing};
+use bowline::{CallToolResult, Client, Context, Error, Progress, Server, Tool, testing};
 use serde_json::{Value, json};
 
 use super::{call_x, legacy, legacy_with, modern, modern_with};
@@ -86,6 +86,30 @@ async fn builder_options_apply_to_every_request() {
     assert_eq!(reason, "timed out after 3s");
     let error = read.await.unwrap().unwrap_err();
     assert!(matches!(error, Error::Timeout { after } if after == Duration::from_secs(3)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn by_default_a_call_ends_after_60_s_of_silence_and_has_no_total_timeout() {
+    let slow = Tool::new("slow", async |cx: Context| {
+        let mut ticks = tokio::time::interval(Duration::from_secs(59));
+        ticks.tick().await; // the first is immediate
+        for done in 1..=10 {
+            ticks.tick().await;
+            cx.progress(Progress::new(done));
+        }
+    });
+    let server = Server::new("s", "1").tool(slow);
+    let client = Client::in_process(&server).await.unwrap();
+    let started = tokio::time::Instant::now();
+
+    let silent = client.call_tool("slow", ()).await.unwrap_err();
+    let silence = started.elapsed();
+    let lively = client.call_tool("slow", ()).on_progress(|_| {}).await;
+
+    assert!(matches!(silent, Error::Timeout { after } if after == Duration::from_secs(60)));
+    assert_eq!(silence, Duration::from_secs(60));
+    lively.unwrap();
+    assert_eq!(started.elapsed() - silence, Duration::from_secs(590));
 }
 
 #[tokio::test(start_paused = true)]

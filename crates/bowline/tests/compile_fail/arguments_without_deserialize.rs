@@ -1,4 +1,5 @@
 //! Arguments without `Deserialize`.
+//! Says: `T` derives `serde::Deserialize` and `bowline::schemars::JsonSchema`
 
 use bowline::schemars::{self, JsonSchema};
 use bowline::{Args, Tool};

@@ -1,4 +1,5 @@
 //! Arguments without `JsonSchema`.
+//! Says: `T` derives `serde::Deserialize` and `bowline::schemars::JsonSchema`
 
 use bowline::{Args, Tool};
 

@@ -1,4 +1,5 @@
 //! An `async fn` where a synchronous one is expected.
+//! Says: use `Tool::new` in place of `Tool::blocking`
 
 use bowline::prelude::*;
 

@@ -1,4 +1,5 @@
 //! Arguments of a call without `Serialize`.
+//! Says: consider adding `#[derive(serde::Serialize)]`
 
 use bowline::prelude::*;
 

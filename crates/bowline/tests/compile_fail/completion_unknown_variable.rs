@@ -1,4 +1,5 @@
 //! A completer for a variable that the template does not have.
+//! Says: it has `{city}`
 
 use bowline::prelude::*;
 

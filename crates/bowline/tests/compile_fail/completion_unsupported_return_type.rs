@@ -1,4 +1,5 @@
 //! A completer that returns one text.
+//! Says: a completer returns a `Vec` of texts
 
 use bowline::prelude::*;
 

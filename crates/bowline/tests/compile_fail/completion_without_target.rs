@@ -1,4 +1,5 @@
 //! A completer of nothing.
+//! Says: `#[completion(prompt = "greet", argument = "language")]`
 
 use bowline::prelude::*;
 

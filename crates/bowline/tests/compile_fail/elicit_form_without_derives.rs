@@ -1,4 +1,5 @@
 //! A form that derives nothing.
+//! Says: derive `serde::Deserialize` and `bowline::schemars::JsonSchema`
 
 use bowline::prelude::*;
 

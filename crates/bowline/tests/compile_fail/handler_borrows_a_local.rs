@@ -1,4 +1,5 @@
 //! A closure that borrows.
+//! Says: use the `move` keyword
 
 use bowline::prelude::*;
 

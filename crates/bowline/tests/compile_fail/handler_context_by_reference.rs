@@ -1,4 +1,5 @@
 //! A reference to the context, without the macro.
+//! Says: a handler takes `Args<T>`, `State<S>`, `Extension<T>`, `Context`
 
 use bowline::prelude::*;
 

@@ -1,4 +1,5 @@
 //! A synchronous function where an `async fn` is expected.
+//! Says: for a synchronous function use `Tool::blocking`
 
 use bowline::Tool;
 

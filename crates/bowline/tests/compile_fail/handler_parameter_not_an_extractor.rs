@@ -1,4 +1,5 @@
 //! A plain parameter outside of `Args`.
+//! Says: the arguments of a call are one `Args<T>`
 
 use bowline::{Context, Tool};
 

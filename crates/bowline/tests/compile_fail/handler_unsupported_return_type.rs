@@ -1,4 +1,5 @@
 //! A return type that needs `Structured`.
+//! Says: as `Structured(value)`
 
 use bowline::Tool;
 

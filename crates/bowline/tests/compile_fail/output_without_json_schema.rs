@@ -1,4 +1,5 @@
 //! Structured output without `JsonSchema`.
+//! Says: derives `serde::Serialize` and `bowline::schemars::JsonSchema`
 
 use bowline::prelude::*;
 

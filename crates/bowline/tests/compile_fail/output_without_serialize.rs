@@ -1,4 +1,5 @@
 //! Structured output without `Serialize`.
+//! Says: derives `serde::Serialize` and `bowline::schemars::JsonSchema`
 
 use bowline::schemars::{self, JsonSchema};
 use bowline::{Structured, Tool};

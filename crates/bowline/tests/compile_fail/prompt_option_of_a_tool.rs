@@ -1,4 +1,5 @@
 //! An option that only tools have.
+//! Says: expected one of: name, title, description, icon
 
 use bowline::prelude::*;
 

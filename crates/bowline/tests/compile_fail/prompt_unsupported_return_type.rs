@@ -1,4 +1,5 @@
 //! A prompt that returns a number.
+//! Says: a prompt returns text
 
 use bowline::prelude::*;
 

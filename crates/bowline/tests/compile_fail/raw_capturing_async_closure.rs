@@ -1,4 +1,5 @@
 //! An `async` closure that captures.
+//! Guide: async closure does not implement `Fn` because it captures state from its environment
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
 //! A closure without `Ok`.
+//! Guide: to be a future that resolves to `Result<CallToolResult, ToolError>`
 
 use bowline::{CallToolResult, Tool};
 use serde_json::json;

@@ -1,4 +1,5 @@
 //! A reply that is not awaited.
+//! Guide: no method named `text` found for struct `RequestBuilder<
 
 use bowline::prelude::*;
 

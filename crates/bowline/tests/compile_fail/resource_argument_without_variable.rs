@@ -1,4 +1,5 @@
 //! An argument of a resource that is not a template.
+//! Says: an argument is a variable such as `{name}` in the URI
 
 use bowline::prelude::*;
 

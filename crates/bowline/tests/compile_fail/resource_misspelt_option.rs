@@ -1,4 +1,5 @@
 //! An option with another spelling.
+//! Says: did you mean `mime_type`?
 
 use bowline::prelude::*;
 

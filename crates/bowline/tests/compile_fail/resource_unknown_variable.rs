@@ -1,4 +1,5 @@
 //! An argument that is not a variable of the template.
+//! Says: it has `{city}`
 
 use bowline::prelude::*;
 

@@ -1,4 +1,5 @@
 //! A resource without a URI.
+//! Says: `#[resource(uri = "docs://readme")]`
 
 use bowline::prelude::*;
 

@@ -1,4 +1,5 @@
 //! A call of the function in place of the function.
+//! Says: without calling it: `server.tool(add)`
 
 use bowline::prelude::*;
 

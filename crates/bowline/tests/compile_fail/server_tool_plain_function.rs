@@ -1,4 +1,5 @@
 //! A function without `#[tool]`.
+//! Says: put `#[tool]`
 
 use bowline::prelude::*;
 

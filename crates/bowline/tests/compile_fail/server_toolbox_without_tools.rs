@@ -1,4 +1,5 @@
 //! A type without `#[tools]`.
+//! Says: put `#[tools]` on its `impl` block
 
 use bowline::prelude::*;
 

@@ -1,4 +1,5 @@
 //! State that cannot be cloned.
+//! Says: consider annotating `Database` with `#[derive(Clone)]`
 
 use bowline::prelude::*;
 

@@ -1,4 +1,5 @@
 //! An extractor behind an alias, without a pattern.
+//! Says: put `#[tool(extractor)]` on the parameter
 
 use bowline::prelude::*;
 

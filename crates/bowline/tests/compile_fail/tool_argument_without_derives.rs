@@ -1,4 +1,5 @@
 //! An argument whose type derives nothing.
+//! Says: derives `serde::Deserialize` and `bowline::schemars::JsonSchema`
 
 use bowline::prelude::*;
 

@@ -1,4 +1,5 @@
 //! A borrowed argument.
+//! Says: `String` instead of `&str`
 
 use bowline::prelude::*;
 

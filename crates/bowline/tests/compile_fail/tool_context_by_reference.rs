@@ -1,4 +1,5 @@
 //! A reference to the context.
+//! Says: `Context` instead of `&Context`
 
 use bowline::prelude::*;
 

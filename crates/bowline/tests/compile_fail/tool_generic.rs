@@ -1,4 +1,5 @@
 //! A tool with a type parameter.
+//! Says: write the type that it takes
 
 use bowline::prelude::*;
 

@@ -1,4 +1,5 @@
 //! A misspelt option of a parameter.
+//! Says: did you mean `default`?
 
 use bowline::prelude::*;
 

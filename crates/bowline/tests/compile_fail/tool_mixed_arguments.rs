@@ -1,4 +1,5 @@
 //! Plain arguments together with `Args`.
+//! Says: use either plain parameters or one `Args<_>`
 
 use bowline::prelude::*;
 

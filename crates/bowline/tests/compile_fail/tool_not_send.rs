@@ -1,4 +1,5 @@
 //! A value that is not `Send` across an `.await`.
+//! Guide: future cannot be sent between threads safely
 
 use bowline::prelude::*;
 

@@ -1,4 +1,5 @@
 //! A method outside of `#[tools]`.
+//! Says: methods need `#[tools]` on their `impl` block
 
 use bowline::prelude::*;
 

@@ -1,4 +1,5 @@
 //! `#[tool]` on a struct.
+//! Says: `#[tool]` belongs on a function
 
 use bowline::prelude::*;
 

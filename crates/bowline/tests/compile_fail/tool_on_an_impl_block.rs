@@ -1,4 +1,5 @@
 //! `#[tool]` on an `impl` block.
+//! Says: put `#[tools]` on the `impl` block
 
 use bowline::prelude::*;
 

@@ -1,4 +1,5 @@
 //! An option without its value.
+//! Says: expected a text: `name = "…"`
 
 use bowline::prelude::*;
 

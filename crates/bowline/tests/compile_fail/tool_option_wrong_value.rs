@@ -1,4 +1,5 @@
 //! A text where `true` or `false` is expected.
+//! Says: expected `read_only` or `read_only = false`
 
 use bowline::prelude::*;
 

@@ -1,4 +1,5 @@
 //! The return value of a synchronous tool, as a plain value.
+//! Guide: found `FunctionOutput<
 
 use bowline::prelude::*;
 

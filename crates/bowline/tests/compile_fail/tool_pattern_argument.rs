@@ -1,4 +1,5 @@
 //! A pattern instead of the name of an argument.
+//! Says: expected an identifier
 
 use bowline::prelude::*;
 

@@ -1,4 +1,5 @@
 //! `?` in a tool that returns no `Result`.
+//! Says: this function should return `Result`
 
 use bowline::prelude::*;
 

@@ -1,4 +1,5 @@
 //! A function with `#[tool]` has at most sixteen parameters.
+//! Says: take a struct with `Args<T>` instead
 
 use bowline::prelude::*;
 

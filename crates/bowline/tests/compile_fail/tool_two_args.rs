@@ -1,4 +1,5 @@
 //! Two `Args`.
+//! Says: use one `Args<_>` with the fields of both
 
 use bowline::prelude::*;
 

@@ -1,4 +1,5 @@
 //! An unknown attribute on a parameter.
+//! Says: expected a doc comment, `#[tool(…)]`
 
 use bowline::prelude::*;
 

@@ -1,4 +1,5 @@
 //! An unknown cancel mode.
+//! Says: expected `cancel = "drop"` or `cancel = "signal"`
 
 use bowline::prelude::*;
 

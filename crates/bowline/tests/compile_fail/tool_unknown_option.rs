@@ -1,4 +1,5 @@
 //! An unknown option.
+//! Says: did you mean `read_only`?
 
 use bowline::prelude::*;
 

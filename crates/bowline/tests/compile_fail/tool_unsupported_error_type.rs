@@ -1,4 +1,5 @@
 //! An error type that is not an error.
+//! Says: the trait `StdError` is not implemented for `NoSuchBook`
 
 use bowline::prelude::*;
 

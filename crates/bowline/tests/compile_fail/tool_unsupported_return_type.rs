@@ -1,4 +1,5 @@
 //! An unsupported return type.
+//! Says: as `Structured(value)`
 
 use bowline::prelude::*;
 

@@ -1,4 +1,5 @@
 //! A method that takes `&mut self`.
+//! Says: change fields through a `Mutex` or an atomic
 
 use bowline::prelude::*;
 

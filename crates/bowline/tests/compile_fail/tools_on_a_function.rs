@@ -1,4 +1,5 @@
 //! `#[tools]` on a function.
+//! Says: on a function put `#[tool]`
 
 use bowline::prelude::*;
 

@@ -1,4 +1,5 @@
 //! Options of `#[tools]`.
+//! Says: write those of a tool in its `#[tool(…)]`
 
 use bowline::prelude::*;
 

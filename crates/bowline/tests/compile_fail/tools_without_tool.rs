@@ -1,4 +1,5 @@
 //! An `impl` block without a tool.
+//! Says: put `#[tool]`, `#[prompt]`, `#[resource]` or `#[completion]` on at least one method
 
 use bowline::prelude::*;
 

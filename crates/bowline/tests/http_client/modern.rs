@@ -27,6 +27,19 @@ async fn a_bearer_token_is_sent_with_every_request_and_a_malformed_one_is_refuse
 }
 
 #[tokio::test]
+async fn a_header_of_the_builder_is_sent_with_every_request() {
+    let mut server = ScriptedServer::start(|request| reply_with(request, &text_result("ok"))).await;
+    let connect = Client::connect(&server.url).header("x-region", "eu");
+    let client = connect.protocol_version(MODERN).await.unwrap();
+
+    for tool in ["x", "y"] {
+        client.call_tool(tool, ()).await.unwrap();
+        let request = server.request().await;
+        assert_eq!(request.header("x-region"), Some("eu"), "{tool}");
+    }
+}
+
+#[tokio::test]
 async fn the_request_headers_match_the_body() {
     let mut server = ScriptedServer::start(|request| reply_with(request, &text_result("hi"))).await;
     let client = server.connect(MODERN).await;

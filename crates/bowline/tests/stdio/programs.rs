@@ -170,8 +170,13 @@ fn serve_http() {
 fn await_signal() -> Tool {
     Tool::raw("await signal", json!({"type": "object"}), async |_, _| {
         let mut terminate = signal(SignalKind::terminate()).unwrap();
+        let mut interrupt = signal(SignalKind::interrupt()).unwrap();
         eprintln!("{} awaits", std::process::id());
-        terminate.recv().await;
+        tokio::select! {
+            biased;
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
         tokio::task::yield_now().await;
         Ok(CallToolResult::text("finished"))
     })

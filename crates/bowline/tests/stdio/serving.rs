@@ -183,19 +183,27 @@ pub(crate) async fn printing_does_not_reach_a_wire_that_is_also_stderr() {
     assert!(server.wait().await.unwrap().success());
 }
 
-pub(crate) async fn sigterm_lets_running_handlers_finish() {
-    let (client, mut stderr) = connect().await;
-    let call = client.call_tool("await signal", ()).start();
-    let pid = pid_of(&stderr.recv().await.unwrap());
+pub(crate) async fn sigterm_and_sigint_let_running_handlers_finish() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let (client, mut stderr) = connect().await;
+        let call = client.call_tool("await signal", ()).start();
+        let pid = pid_of(&stderr.recv().await.unwrap());
 
-    kill_process(pid, Signal::TERM).unwrap();
+        kill_process(pid, signal).unwrap();
 
-    assert_eq!(call.await.unwrap().text(), "finished");
-    let error = client.call_tool("echo", ()).await.unwrap_err();
-    assert!(error.to_string().contains("exit status: 0"), "{error}");
+        assert_eq!(call.await.unwrap().text(), "finished", "{signal:?}");
+        let error = client.call_tool("echo", ()).await.unwrap_err();
+        assert!(error.to_string().contains("exit status: 0"), "{error}");
+    }
 }
 
-pub(crate) async fn sigterm_lets_running_handlers_of_an_http_server_finish() {
+pub(crate) async fn sigterm_and_sigint_let_running_handlers_of_an_http_server_finish() {
+    for signal in [Signal::TERM, Signal::INT] {
+        an_http_server_finishes_after(signal).await;
+    }
+}
+
+async fn an_http_server_finishes_after(signal: Signal) {
     let mut command = tokio::process::Command::from(std_command("http_server"));
     let mut server = command
         .stdout(Stdio::piped())
@@ -215,7 +223,7 @@ pub(crate) async fn sigterm_lets_running_handlers_of_an_http_server_finish() {
     let call = tokio::spawn(client.call_tool("await signal", ()).into_future());
     stderr.next_line().await.unwrap();
 
-    kill_process(pid_of(&line), Signal::TERM).unwrap();
+    kill_process(pid_of(&line), signal).unwrap();
 
     assert_eq!(call.await.unwrap().unwrap().text(), "finished");
     drop(client);

@@ -6,6 +6,7 @@ use super::{Project, Violation};
 mod boundaries;
 mod documents;
 mod eras;
+mod guide;
 mod names;
 mod shape;
 
@@ -30,6 +31,10 @@ pub(super) const ALL: &[Rule] = &[
     documents::crates_can_be_published,
     documents::architecture_paths_exist,
     documents::no_machine_paths,
+    guide::links_lead_somewhere,
+    guide::pages_are_doctests,
+    guide::features_are_listed,
+    guide::input_requests_warn_of_reruns,
 ];
 
 /// Returns a violation for each line of `sources` for which `is_violation` is true.

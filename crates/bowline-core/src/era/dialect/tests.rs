@@ -11,6 +11,7 @@ fn the_rows_are_sorted_newest_first_and_only_the_first_is_modern() {
     assert_eq!(modern, ["2026-07-28"]);
     assert_eq!(Dialect::ALL[0], Dialect::LATEST);
     assert_eq!(Dialect::ALL[1], Dialect::LATEST_LEGACY);
+    assert_ne!(Dialect::ALL[1], Dialect::LATEST);
 }
 
 #[test]
@@ -151,4 +152,36 @@ fn cacheable_and_input_methods_are_requests_of_their_row() {
             assert!(row.knows_request(method), "{row} does not know {method}");
         }
     }
+}
+
+#[test]
+fn a_client_sends_the_notifications_of_its_version() {
+    for row in Dialect::ALL {
+        assert!(row.knows_notification("notifications/cancelled"), "{row}");
+        let initialized = row.knows_notification("notifications/initialized");
+        assert_eq!(initialized, !row.is_modern(), "{row}");
+        assert!(!row.knows_notification("notifications/message"), "{row}");
+    }
+}
+
+#[test]
+fn roots_sampling_and_logging_are_deprecated_in_the_modern_version_only() {
+    for method in [
+        "roots/list",
+        "sampling/createMessage",
+        "notifications/message",
+    ] {
+        for row in Dialect::ALL {
+            assert_eq!(row.is_deprecated(method), row.is_modern(), "{row} {method}");
+        }
+    }
+    assert!(!Dialect::LATEST.is_deprecated("tools/call"));
+}
+
+#[test]
+fn a_single_dialect_converts_into_a_list_of_itself() {
+    let only = Dialects::from(Dialect::LATEST_LEGACY);
+
+    let versions: Vec<_> = only.iter().map(|dialect| dialect.version).collect();
+    assert_eq!(versions, [Dialect::LATEST_LEGACY.version]);
 }

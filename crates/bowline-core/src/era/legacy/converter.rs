@@ -250,7 +250,7 @@ impl RevisionConverter {
                 is_changed |= object.remove("outputSchema").is_some();
             }
         }
-        if member == "prompts" && !undefined.definition.is_empty() {
+        if member == "prompts" {
             is_changed |= edit(&mut object, "arguments", |arguments| {
                 let arguments = arguments.as_array_mut().into_iter().flatten();
                 for argument in arguments.filter_map(Value::as_object_mut) {

@@ -67,6 +67,21 @@ fn initialize_is_admitted_after_discovery() {
 }
 
 #[test]
+fn initialize_becomes_a_discovery_with_its_meta_only() {
+    let mut opening = initialize("2025-11-25");
+    let mut params = opening.params.unwrap().decode::<Value>().unwrap();
+    params["_meta"] = json!({"progressToken": 7, "x": 1});
+    opening.params = Some(params.into());
+
+    let (request, _) = request_in(admission().admit(opening).unwrap());
+
+    assert_eq!(request.method, "server/discover");
+    let params = request.params.decode::<Value>().unwrap();
+    assert_eq!(params, json!({"_meta": {"progressToken": 7, "x": 1}}));
+    assert_eq!(request.progress_token, Some(7.into()));
+}
+
+#[test]
 fn ping_is_answered_even_before_initialize() {
     for mut admission in [admission(), initialized_at("2025-03-26")] {
         let answer = admission.admit(raw("ping", json!({}))).unwrap();

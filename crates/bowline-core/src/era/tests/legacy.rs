@@ -1,5 +1,7 @@
 //! Tests of a legacy client that never sent `initialize`.
 
+use bowline_types::LoggingLevel;
+
 use super::*;
 
 /// COMPAT-13: a server MAY "read a header-less request as 2025-03-26".
@@ -14,6 +16,7 @@ fn a_client_without_initialize_is_known_by_its_version_only() {
 
     assert_eq!(request.caller.dialect.version, "2025-03-26");
     assert_eq!(request.caller.implementation, None);
+    assert_eq!(request.caller.log_level, Some(LoggingLevel::Debug));
     assert_eq!(request.caller.capabilities, Default::default());
     assert!(opened.is_ready());
 }

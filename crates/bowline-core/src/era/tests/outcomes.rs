@@ -51,6 +51,20 @@ fn a_cacheable_result_without_hints_gets_zero_ttl_and_private_scope() {
 }
 
 #[test]
+fn hints_behind_the_other_members_are_found() {
+    let text = r#"{"resultType":"complete","_meta":{},"ttlMs":5,"cacheScope":"public"}"#;
+    let seal_form = Seal::new(Dialect::LATEST, "tools/list");
+
+    let result = seal(&seal_form, &server(), Ok(Json::from_static(text))).unwrap();
+
+    for member in ["resultType", "ttlMs", "cacheScope", "_meta"] {
+        let count = result.as_str().matches(&format!("\"{member}\"")).count();
+        assert_eq!(count, 1, "{member} in {result}");
+    }
+    assert_eq!(value(&result)["cacheScope"], "public");
+}
+
+#[test]
 fn an_input_required_result_has_no_cache_hints() {
     let ask = json!({"resultType": "input_required", "requestState": "x", "ttlMs": 5});
 

@@ -378,7 +378,9 @@ fn the_handshake_may_name_a_legacy_version_that_is_not_served_and_others_may_not
     let served = Dialects::only(|row| row.version == "2025-11-25");
 
     assert!(post(&version("2024-11-05"), &plain("initialize"), &served).is_ok());
-    assert!(post(&version("2024-11-05"), &plain("tools/list"), &served).is_err());
+    let rejection = post(&version("2024-11-05"), &plain("tools/list"), &served).unwrap_err();
+    let message = &rejection.error().message;
+    assert_eq!(message, r#"Unsupported protocol version: "2024-11-05""#);
 }
 
 #[test]
@@ -463,6 +465,8 @@ fn a_response_is_admitted_only_in_the_legacy_era() {
             (rejection.status().as_u16(), rejection.error().code.0),
             (400, -32600)
         );
+        let message = &rejection.error().message;
+        assert!(message.starts_with("unexpected response"), "{message}");
         assert_eq!(rejection.id(), None, "it is the id of a request of ours");
     }
 }

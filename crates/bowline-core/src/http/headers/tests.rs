@@ -307,6 +307,11 @@ fn an_annotated_schema_that_is_too_long_is_not_read() {
     properties["b"] = json!({"description": "x".repeat(MAX_ANNOTATED_SCHEMA)});
 
     assert_invalid(&properties, "", &AnnotationDefect::SchemaTooLong);
+    let excess = schema(&properties).as_bytes().len() - MAX_ANNOTATED_SCHEMA;
+    properties["b"] = json!({"description": "x".repeat(MAX_ANNOTATED_SCHEMA - excess)});
+    let longest = ParamHeaders::read(&schema(&properties)).unwrap();
+    assert_eq!(longest.names().count(), 1);
+    properties["b"] = json!({"description": "x".repeat(MAX_ANNOTATED_SCHEMA)});
     properties["a"] = json!({"type": "string"});
     assert!(ParamHeaders::read(&schema(&properties)).unwrap().is_empty());
 }

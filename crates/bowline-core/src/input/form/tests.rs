@@ -160,6 +160,33 @@ fn choices_are_validated_against_their_schemas() {
 }
 
 #[test]
+fn a_value_at_its_limit_is_valid() {
+    let choices = json!({"type": "string", "enum": ["a", "b"]});
+    for (field, value) in [
+        (
+            json!({"type": "string", "minLength": 2, "maxLength": 2}),
+            json!("äö"),
+        ),
+        (
+            json!({"type": "integer", "minimum": 7, "maximum": 7}),
+            json!(7),
+        ),
+        (
+            json!({"type": "number", "minimum": 1.5, "maximum": 1.5}),
+            json!(1.5),
+        ),
+        (json!({"type": "integer"}), json!(u64::MAX)),
+        (json!({"type": "integer"}), json!(i64::MIN)),
+        (
+            json!({"type": "array", "items": choices, "minItems": 1, "maxItems": 1}),
+            json!(["b"]),
+        ),
+    ] {
+        assert_eq!(form_error(&field, &value), None, "{field} {value}");
+    }
+}
+
+#[test]
 fn required_fields_must_be_present_and_unknown_fields_are_allowed() {
     let form =
         json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]});
@@ -229,6 +256,10 @@ fn texts_are_validated_against_their_format() {
             &[
                 "2024-01-01",
                 "2024-01-01T24:00:00Z",
+                "2024-01-01T00:60:00Z",
+                "2024-01-01T00:00:61Z",
+                "2024-01-01T00:00:00+24:00",
+                "2024-01-01T00:00:00-00:60",
                 "2024-01-01T00:00Z",
                 "2024-01-01T00:00:00",
                 "2024-01-01T00:00:00.Z",

@@ -51,3 +51,19 @@ fn a_response_and_a_cancel_of_the_old_connection_are_not_sent() {
         Some(MuxEvent::Request { .. })
     ));
 }
+
+#[test]
+fn an_undelivered_request_is_removed_without_a_cancel() {
+    let mut pair = MuxPair::new();
+    let sent = pair.call_with("tools/call", with_id(7));
+    let _request = pair.client.poll_transmit();
+    let unsent = pair.call_with("tools/call", with_id(8));
+
+    let undelivered = [7, 8].map(|id| pair.client.handle_undelivered(&id.into()));
+
+    assert_eq!(undelivered, [Some(sent), None]);
+    assert!(pair.client.is_unsent(unsent));
+    assert!(text(pair.client.poll_transmit()).contains("tools/call"));
+    assert_eq!(pair.client.poll_transmit(), None);
+    assert_eq!(pair.client.poll_event(), None);
+}

@@ -107,3 +107,21 @@ fn a_minted_id_never_collides_with_a_supplied_one() {
 
     assert_eq!(minted, [1, 2, 4].map(RequestId::from));
 }
+
+#[test]
+fn the_id_of_a_call_that_was_abandoned_after_it_was_sent_is_not_generated_again() {
+    let mut pair = MuxPair::new();
+    let [sent, unsent] = [2, 3].map(|id| pair.call_with("x", with_id(id)));
+    let _request = pair.client.poll_transmit();
+    for call in [sent, unsent] {
+        pair.client.abandon(call, &AbandonReason::Dropped);
+    }
+
+    let generated = [(); 2].map(|()| {
+        let call = pair.call("y");
+        pair.client.request_id(call).cloned().unwrap()
+    });
+
+    // A late response to the request 2 would settle the new call.
+    assert_eq!(generated, [1, 3].map(RequestId::from));
+}

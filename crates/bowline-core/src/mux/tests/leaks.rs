@@ -15,6 +15,7 @@ fn a_call_that_is_over_leaves_no_deadline() {
     let id = pair.serve_one();
     let abandoned = pair.call_with("abandoned", limited());
     assert!(pair.client.poll_timeout().is_some());
+    assert_eq!(pair.client.sizes().pending, 2);
 
     pair.server.respond(&id, ok());
     pair.client.abandon(abandoned, &AbandonReason::Dropped);

@@ -36,10 +36,10 @@ fn beyond_the_output_limit_answers_are_short_errors() {
     let mut mux = mux();
     let [first, second] = [1, 2].map(|id| receive_request(&mut mux, id).unwrap());
 
-    mux.respond(&first, long());
-    mux.respond(&second, long());
+    let queued = [first, second].map(|id| mux.respond(&id, long()));
     let third = receive_request(&mut mux, 3);
 
+    assert_eq!(queued, [true, false], "an error replaces the second");
     assert_eq!(third, None, "nothing new is begun");
     let sent = sent(&mut mux);
     assert_eq!(sent.len(), 3, "everything is answered");

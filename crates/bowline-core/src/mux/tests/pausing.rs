@@ -97,6 +97,7 @@ fn a_call_whose_deadline_is_before_the_next_possible_response_fails_at_once() {
     };
     for (wait, fails_by) in [
         (Some(59), None),
+        (Some(60), None),
         (Some(61), Some(CallTimeout::Idle(seconds(60)))),
         (None, Some(CallTimeout::Idle(seconds(60)))),
     ] {

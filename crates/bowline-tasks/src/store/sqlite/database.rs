@@ -227,8 +227,8 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// Closing a descriptor releases all POSIX locks of the process on its file. So this process must not have a connection to the
-/// file before the descriptor that created it is closed.
+/// Closing a descriptor releases all POSIX locks of the process on its file. So this process must not have a connection
+/// to the file before the descriptor that created it is closed.
 static FILE_CREATION: Mutex<()> = Mutex::new(());
 
 /// "Bowl" in ASCII.

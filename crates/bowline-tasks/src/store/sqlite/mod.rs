@@ -45,8 +45,8 @@ use writer::Writer;
 /// file systems. What a method has returned survives the end of the process, and a loss of power if the disk writes
 /// what it is told to. Operations that wait for the disk at the same time are committed together.
 ///
-/// The store has threads of its own, one that writes and two that read, and never blocks the runtime. When it is dropped,
-/// they perform what they have accepted and end.
+/// The store has threads of its own, one that writes and two that read, and its futures never block the runtime. When it
+/// is dropped, they perform what they have accepted and end.
 ///
 /// The file contains the arguments, results and answers of tasks. It is created with access for its owner only; the
 /// files beside it with `-wal` and `-shm` in their names belong to it.
@@ -151,6 +151,14 @@ impl SqliteStore {
     }
 
     /// Sets a pragma of the writing connection, for tests of a full disk and of a database that cannot be written.
+    ///
+    /// # Errors
+    ///
+    /// If the store fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// As of [`TaskStore`].
     #[doc(hidden)]
     pub async fn set_writer_pragma(
         &self,

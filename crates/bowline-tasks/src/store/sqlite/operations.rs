@@ -1,5 +1,6 @@
 //! [`WriteTransaction`]: the operations that change tasks, each of them in a transaction of its caller.
 
+use bowline_types::Json;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::error::Failure;
@@ -15,7 +16,7 @@ use super::statements::{
 use super::{Settings, StoreError};
 use crate::store::{
     Appended, Applied, Fence, HeldTask, JournalEntry, NewTask, Renewal, TaskChange, TaskRecord,
-    Timestamp, Updated, Usage, Version,
+    TaskRequest, Timestamp, Updated, Usage, Version,
 };
 use crate::{ReplicaId, TaskId};
 
@@ -141,7 +142,7 @@ impl<'a> WriteTransaction<'a> {
             let record = &stored.record;
             let values = params![stored.number, version(record.version)];
             self.execute(SET_VERSION, values)?;
-            self.save_run(&stored)?;
+            self.save_run(SET_RUN, stored.number, record, stored.journal_bytes)?;
             self.log(id, record.version)?;
             claimed.push(stored.record);
         }
@@ -283,23 +284,8 @@ impl<'a> WriteTransaction<'a> {
         ];
         self.execute(ADD_TASK, values)?;
         let number = self.connection.last_insert_rowid();
-        let values = params![
-            number,
-            record.owner.as_bytes(),
-            record.attempt.number(),
-            optional_time(record.leased_until),
-            integer(task.journal_bytes),
-        ];
-        self.execute(ADD_RUN, values)?;
-        let request = &record.request;
-        let values = params![
-            number,
-            request.tool,
-            request.arguments.as_str(),
-            request.meta.as_ref().map(|meta| meta.as_str()),
-            request.context.as_ref().map(|context| context.as_str()),
-        ];
-        self.execute(ADD_REQUEST, values)?;
+        self.save_run(ADD_RUN, number, record, task.journal_bytes)?;
+        self.add_request(number, &record.request)?;
         for entry in journal {
             self.add_entry(number, entry)?;
         }
@@ -307,6 +293,17 @@ impl<'a> WriteTransaction<'a> {
         self.add_usage(task.principal, 1, 1, bytes)?;
         self.log(record.id, record.version)?;
         Ok(())
+    }
+
+    fn add_request(&self, task: i64, request: &TaskRequest) -> rusqlite::Result<()> {
+        let values = params![
+            task,
+            request.tool,
+            request.arguments.as_str(),
+            request.meta.as_ref().map(|meta| meta.as_str()),
+            request.context.as_ref().map(|context| context.as_str()),
+        ];
+        self.execute(ADD_REQUEST, values)
     }
 
     /// Writes what an update has changed.
@@ -327,20 +324,26 @@ impl<'a> WriteTransaction<'a> {
             outcome.as_ref().map(|text| text.as_str()),
         ];
         self.execute(CHANGE, values)?;
-        self.save_run(task)?;
+        self.save_run(SET_RUN, task.number, record, task.journal_bytes)?;
         Ok(())
     }
 
-    fn save_run(&self, task: &StoredTask) -> rusqlite::Result<()> {
-        let record = &task.record;
+    /// Writes owner, attempt, lease and journal size, with [`ADD_RUN`] or [`SET_RUN`].
+    fn save_run(
+        &self,
+        sql: &str,
+        task: i64,
+        record: &TaskRecord,
+        journal_bytes: usize,
+    ) -> rusqlite::Result<()> {
         let values = params![
-            task.number,
+            task,
             record.owner.as_bytes(),
             record.attempt.number(),
             optional_time(record.leased_until),
-            integer(task.journal_bytes),
+            integer(journal_bytes),
         ];
-        self.execute(SET_RUN, values)
+        self.execute(sql, values)
     }
 
     fn held(&self, id: TaskId, fence: Fence) -> rusqlite::Result<Option<HeldRow>> {
@@ -360,11 +363,7 @@ impl<'a> WriteTransaction<'a> {
         row.optional()
     }
 
-    fn entry(
-        &self,
-        task: i64,
-        entry: &JournalEntry,
-    ) -> rusqlite::Result<Option<bowline_types::Json>> {
+    fn entry(&self, task: i64, entry: &JournalEntry) -> rusqlite::Result<Option<Json>> {
         let mut statement = self.connection.prepare_cached(READ_ENTRY)?;
         let values = params![task, entry.kind.as_str(), entry.name];
         let value = statement.query_row(values, |row| Columns::new(row).json());

@@ -13,6 +13,8 @@ use crate::fixture::{Stores, TestClock};
 mod commits;
 mod crash;
 mod failures;
+#[cfg(target_os = "linux")]
+mod full_disk;
 mod hints;
 mod opening;
 

@@ -1,4 +1,4 @@
-//! [`form_of`], which derives the `requestedSchema` of an elicitation from a Rust type.
+//! [`Form`], a Rust type as the form of an elicitation, and [`form_of`], which derives its `requestedSchema`.
 //!
 //! The specification restricts it to a flat object whose members are strings, numbers, booleans or enums. A type with
 //! other fields is rejected, naming the field, before the client is asked.
@@ -6,7 +6,44 @@
 use bowline_types::{ElicitSchema, FormFields, PrimitiveSchemaDefinition};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
+
+/// A type that [`Context::elicit`](crate::Context::elicit) can request: its fields are the fields of a form.
+///
+/// It is implemented for all types that derive `Deserialize` and `JsonSchema`. What fields a form may have is checked
+/// when it is requested.
+///
+/// # Examples
+///
+/// ```
+/// use bowline::Context;
+/// use bowline::exchange::{Form, InputError};
+/// use bowline::schemars::{self, JsonSchema};
+///
+/// #[derive(serde::Deserialize, JsonSchema)]
+/// struct Name {
+///     name: String,
+/// }
+///
+/// async fn ask<T: Form>(cx: &Context, question: &str) -> Result<T, InputError> {
+///     cx.elicit("question", question).await
+/// }
+///
+/// async fn name(cx: &Context) -> Result<String, InputError> {
+///     Ok(ask::<Name>(cx, "Who are you?").await?.name)
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a form",
+    label = "the fields of the form are not known",
+    note = "derive `serde::Deserialize` and `bowline::schemars::JsonSchema`"
+)]
+pub trait Form: DeserializeOwned + JsonSchema + 'static {}
+
+// Otherwise the compiler reports a missing `JsonSchema` without the note of `Form`.
+#[diagnostic::do_not_recommend]
+impl<T: DeserializeOwned + JsonSchema + 'static> Form for T {}
 
 /// A type that cannot be represented as the form of an elicitation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

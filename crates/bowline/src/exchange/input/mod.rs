@@ -17,7 +17,7 @@ mod error;
 pub use error::InputError;
 
 mod form;
-pub use form::FormTypeError;
+pub use form::{Form, FormTypeError};
 
 mod once;
 pub(crate) use once::OnceGuard;

@@ -13,11 +13,10 @@ use bowline_types::{
     ElicitRequestParams, ElicitRequestUrlParams, ElicitResult, ElicitSchema, Json, ListRootsResult,
     Root,
 };
-use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::form::form_of;
+use super::form::{Form, form_of};
 use super::{AcceptedAnswers, InputError, InputRequestOptions};
 use crate::exchange::{BoxFuture, Context};
 use crate::random;
@@ -32,7 +31,7 @@ impl Context {
     /// The key identifies the input request within the request being handled. Each use of a key sends a new request.
     ///
     /// In the modern era (2026-07-28) **the handler runs again from its beginning** when the answer arrives. Wrap
-    /// effects that precede this request in [`Context::once`]; see [the front page](crate#handlers-that-request-input).
+    /// effects that precede this request in [`Context::once`]; see [the front page](crate#asking-people).
     ///
     /// # Errors
     ///
@@ -62,7 +61,7 @@ impl Context {
     /// ```
     pub fn elicit<T>(&self, key: impl Into<String>, message: impl Into<String>) -> Elicitation<T>
     where
-        T: DeserializeOwned + JsonSchema + 'static,
+        T: Form,
     {
         let form = form_of::<T>().map(|form| ElicitRequestFormParams::new(message, form));
         let (input_request, form) = match form {
@@ -82,7 +81,7 @@ impl Context {
     /// Success means that the user consented to open the URL, not that the interaction there was completed.
     ///
     /// In the modern era (2026-07-28) **the handler runs again from its beginning** when the answer arrives. Wrap
-    /// effects that precede this request in [`Context::once`]; see [the front page](crate#handlers-that-request-input).
+    /// effects that precede this request in [`Context::once`]; see [the front page](crate#asking-people).
     ///
     /// # Errors
     ///
@@ -127,7 +126,7 @@ impl Context {
     /// validated against the requested schema.
     ///
     /// In the modern era (2026-07-28) **the handler runs again from its beginning** when the answer arrives. Wrap
-    /// effects that precede this request in [`Context::once`]; see [the front page](crate#handlers-that-request-input).
+    /// effects that precede this request in [`Context::once`]; see [the front page](crate#asking-people).
     ///
     /// # Errors
     ///
@@ -176,7 +175,7 @@ impl Context {
     /// Each tool use among the messages must be followed by its result; otherwise the future fails.
     ///
     /// In the modern era (2026-07-28) **the handler runs again from its beginning** when the answer arrives. Wrap
-    /// effects that precede this request in [`Context::once`]; see [the front page](crate#handlers-that-request-input).
+    /// effects that precede this request in [`Context::once`]; see [the front page](crate#asking-people).
     ///
     /// # Errors
     ///
@@ -216,7 +215,7 @@ impl Context {
     /// once per handled request; later calls return the same roots.
     ///
     /// In the modern era (2026-07-28) **the handler runs again from its beginning** when the answer arrives. Wrap
-    /// effects that precede this request in [`Context::once`]; see [the front page](crate#handlers-that-request-input).
+    /// effects that precede this request in [`Context::once`]; see [the front page](crate#asking-people).
     ///
     /// # Errors
     ///

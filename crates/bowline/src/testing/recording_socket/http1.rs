@@ -1,6 +1,6 @@
 //! Parses the requests and responses of an HTTP/1.1 connection.
 
-use super::{HttpParser, ResponseBody, record_request};
+use super::{HttpParser, RecordedBody, record_request};
 use crate::testing::{RecordedEvent, RecordedFrame, WireRecord};
 
 #[derive(Default)]
@@ -8,7 +8,7 @@ pub(super) struct Http1Parser {
     received: Vec<u8>,
     sent: Vec<u8>,
     response: ResponseState,
-    body: ResponseBody,
+    body: RecordedBody,
     /// The posted message whose response is incomplete.
     open: Option<RecordedFrame>,
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{HttpParser, ResponseBody, record_request};
+use super::{HttpParser, RecordedBody, record_request};
 use crate::testing::{Direction, RecordedEvent, RecordedFrame, WireRecord};
 
 #[derive(Default)]
@@ -22,7 +22,7 @@ struct OpenStream {
     method: &'static str,
     request: Vec<u8>,
     is_request_complete: bool,
-    response: ResponseBody,
+    response: RecordedBody,
     /// A server may refuse a request before it has received all of it.
     is_response_complete: bool,
 }

@@ -187,14 +187,14 @@ fn record_request(record: &WireRecord, method: &str, body: &[u8]) -> Option<Reco
 
 /// Records the messages of a response body: one JSON text, or a stream of events.
 #[derive(Default)]
-enum ResponseBody {
+enum RecordedBody {
     #[default]
     Empty,
     Json(Vec<u8>),
     Events(Box<Decoder>),
 }
 
-impl ResponseBody {
+impl RecordedBody {
     fn push(&mut self, record: &WireRecord, bytes: &[u8]) {
         let Some(first) = bytes.first() else { return };
         if matches!(self, Self::Empty) {

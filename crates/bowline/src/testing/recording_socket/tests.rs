@@ -116,7 +116,7 @@ async fn an_http2_request_that_is_refused_early_is_recorded_when_it_is_complete(
 #[tokio::test]
 async fn an_event_beyond_the_default_limit_of_a_decoder_is_recorded() {
     let text = format!("\"{}\"", "x".repeat(DecoderLimits::default().event));
-    let mut body = ResponseBody::default();
+    let mut body = RecordedBody::default();
     let record = WireRecord::default();
 
     body.push(

@@ -270,9 +270,23 @@ impl From<&str> for Command {
     }
 }
 
+/// A program without arguments. The string is not split at spaces, since there is no shell.
+impl From<String> for Command {
+    fn from(program: String) -> Self {
+        Self::new(program)
+    }
+}
+
 /// A program without arguments.
 impl From<OsString> for Command {
     fn from(program: OsString) -> Self {
+        Self::new(program)
+    }
+}
+
+/// A program without arguments.
+impl From<&Path> for Command {
+    fn from(program: &Path) -> Self {
         Self::new(program)
     }
 }
@@ -328,3 +342,21 @@ const SAFE_VARIABLES: &[&str] = &[
 /// Prevents a console window.
 #[cfg(windows)]
 const CREATE_NO_WINDOW: u32 = 0x0800_0000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_named_by_any_kind_of_string_or_path() {
+        for command in [
+            Command::from("server"),
+            Command::from(String::from("server")),
+            Command::from(OsString::from("server")),
+            Command::from(Path::new("server")),
+            Command::from(PathBuf::from("server")),
+        ] {
+            assert_eq!(command.command.as_std().get_program(), "server");
+        }
+    }
+}

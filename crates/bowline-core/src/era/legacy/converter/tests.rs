@@ -78,7 +78,26 @@ fn a_definition_has_the_members_of_its_version() {
         assert_eq!(names(&list["tools"][0]), tools[at], "{version}");
         let list = result(version, "resources/list", json!({"resources": [resource]}));
         assert_eq!(names(&list["resources"][0]), resources[at], "{version}");
+        let templates = json!({"resourceTemplates": [resource]});
+        let list = result(version, "resources/templates/list", templates);
+        assert_eq!(
+            names(&list["resourceTemplates"][0]),
+            resources[at],
+            "{version}"
+        );
     }
+}
+
+#[test]
+fn a_single_undefined_member_is_removed() {
+    let tool = json!({"name": "t", "inputSchema": {}, "annotations": {}});
+    let prompt = json!({"name": "p", "arguments": [{"name": "a", "title": "A"}]});
+
+    let tools = result("2024-11-05", "tools/list", json!({"tools": [tool]}));
+    let prompts = result("2024-11-05", "prompts/list", json!({"prompts": [prompt]}));
+
+    assert_eq!(names(&tools["tools"][0]), ["inputSchema", "name"]);
+    assert_eq!(prompts["prompts"][0]["arguments"], json!([{"name": "a"}]));
 }
 
 #[test]
