@@ -9,6 +9,7 @@ use serde_json::json;
 
 pub(crate) fn register(server: Server) -> Server {
     server
+        .tool(about)
         .tool(test_simple_text)
         .tool(test_image_content)
         .tool(test_audio_content)
@@ -29,6 +30,14 @@ pub(crate) fn embedded(uri: &str, mime_type: &str, text: &str) -> EmbeddedResour
     let mut contents = TextResourceContents::new(uri, text);
     contents.mime_type = Some(mime_type.to_owned());
     EmbeddedResource::new(contents)
+}
+
+/// Describes this server.
+///
+/// The suite calls the first tool of the list, which is sorted by name, and passes no arguments.
+#[tool]
+async fn about() -> &'static str {
+    "Provides every feature for tests."
 }
 
 /// Returns a text.

@@ -13,6 +13,7 @@ mod input;
 mod notifications;
 mod prompts;
 mod resources;
+mod tasks;
 
 use std::time::Duration;
 
@@ -59,5 +60,6 @@ fn everything() -> Server {
     let server = input::register(server);
     let server = changes::register(server);
     let server = resources::register(server);
+    let server = tasks::register(server);
     prompts::register(server)
 }

@@ -63,6 +63,46 @@ fn our_client_passes_all_checks_against_our_server() {
 }
 
 #[test]
+fn our_client_passes_all_checks_of_tasks_against_our_server() {
+    let server = RunningServer::start(SERVER, &["--transport", "http"]);
+    let targets = [vec![SERVER, "--transport", "stdio"], vec![&server.1]];
+
+    for target in targets {
+        let (_, report) = check("2026", &[&["--tasks"], &target[..]].concat());
+
+        let expected = [
+            "ok open",
+            "# 2026-07-28",
+            "ok call",
+            "ok attach",
+            "ok ask",
+            "ok errors",
+            "ok cancel",
+            "ok unknown",
+            "ok close",
+            "8 passed, 0 failed",
+        ];
+        assert_eq!(report, expected, "{target:?}");
+    }
+}
+
+#[test]
+fn a_server_without_tasks_fails_the_checks_of_tasks() {
+    // In this version there is no extension.
+    let target = ["--tasks", SERVER, "--transport", "stdio"];
+
+    let (output, report) = check("legacy", &target);
+
+    assert!(!output.status.success());
+    assert_eq!(report[0], "ok open");
+    for name in ["call", "attach", "ask", "errors", "cancel", "unknown"] {
+        let failed = format!("FAILED {name}: ");
+        let is_failed = report.iter().any(|line| line.starts_with(&failed));
+        assert!(is_failed, "{name}: {report:#?}");
+    }
+}
+
+#[test]
 fn a_server_without_the_fixture_fails_its_checks() {
     let server = RunningServer::start(env!("CARGO_BIN_EXE_everything-server"), &[]);
 

@@ -52,7 +52,7 @@ impl ScriptedUser {
         })
     }
 
-    fn set_answer(&self, answer: ElicitResult) {
+    pub(crate) fn set_answer(&self, answer: ElicitResult) {
         *self.0.lock().unwrap_or_else(|poison| poison.into_inner()) = Some(answer);
     }
 
@@ -262,12 +262,7 @@ async fn ask(client: Client, user: ScriptedUser) -> Result<Outcome> {
         })?;
         return Ok(Outcome::Skipped("this version has no elicitation"));
     }
-    let answers = [
-        (ElicitResult::accept(json!({"name": "Ada"})), "accepted:Ada"),
-        (ElicitResult::new(ElicitAction::Decline), "declined"),
-        (ElicitResult::new(ElicitAction::Cancel), "cancelled"),
-    ];
-    for (answer, expected) in answers {
+    for (answer, expected) in answers() {
         user.set_answer(answer);
         let got = text(&client, "ask", json!({"prompt": "Who is there?"})).await?;
         ensure(got == expected, || {
@@ -275,6 +270,15 @@ async fn ask(client: Client, user: ScriptedUser) -> Result<Outcome> {
         })?;
     }
     Ok(Outcome::Ok)
+}
+
+/// Returns the answers of a user to the question for a name, and the result of each.
+pub(crate) fn answers() -> [(ElicitResult, &'static str); 3] {
+    [
+        (ElicitResult::accept(json!({"name": "Ada"})), "accepted:Ada"),
+        (ElicitResult::new(ElicitAction::Decline), "declined"),
+        (ElicitResult::new(ElicitAction::Cancel), "cancelled"),
+    ]
 }
 
 /// Of two resources that change, only updates of the subscribed one are received.
@@ -386,4 +390,4 @@ pub(crate) fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<
 
 const COUNTER: &str = "fixture://counter";
 const ABANDONED: u64 = 20;
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);

@@ -4,6 +4,7 @@
 //! interop-client auto http://127.0.0.1:3000/mcp
 //! interop-client legacy:2025-06-18 python3 server.py --transport stdio
 //! interop-client auto --tool get-sum '{"a": 2, "b": 40}' 42 mcp-server-everything stdio
+//! interop-client auto --tasks http://127.0.0.1:3000/mcp
 //! ```
 //!
 //! The mode is `auto`, `2026`, `legacy` or `legacy:VERSION`, followed by a URL, or a command and its arguments. Each
@@ -11,7 +12,7 @@
 //!
 //! A server without the fixture is checked with `--tool NAME ARGUMENTS EXPECTED`: this tool is listed, and returns text
 //! that contains the expected one; a call is dropped, that of `--slow NAME ARGUMENTS` if it is given; and the server
-//! exits when its input is closed.
+//! exits when its input is closed. With `--tasks` the tasks fixture is checked instead.
 
 #![allow(
     clippy::print_stdout,
@@ -20,6 +21,7 @@
 
 mod checks;
 mod mode;
+mod tasks;
 mod tool_case;
 
 use std::error::Error;
@@ -28,14 +30,16 @@ use std::time::{Duration, Instant};
 
 use bowline::Client;
 use bowline::wire::Command;
+use bowline_tasks::TaskClient;
 use checks::{CHECKS, Outcome, ScriptedUser};
 use mode::Mode;
+use tasks::TaskCheck;
 use tool_case::ToolCase;
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let (mode, case, target) = match parse(&words) {
+    let (mode, checked, target) = match parse(&words) {
         Ok(parsed) => parsed,
         Err(error) => {
             eprintln!("{error}\n{USAGE}");
@@ -49,9 +53,10 @@ async fn main() -> ExitCode {
         Ok(client) => {
             counts.count("open", Ok(Outcome::Ok));
             println!("# {}", client.dialect().version);
-            match case {
-                Some(case) => check_case(&mut counts, &case, client).await,
-                None => check_fixture(&mut counts, &user, client).await,
+            match checked {
+                Checked::Fixture => check_fixture(&mut counts, &user, client).await,
+                Checked::Tasks => check_tasks(&mut counts, &user, client).await,
+                Checked::Tool(case) => check_case(&mut counts, &case, client).await,
             }
         }
     }
@@ -62,22 +67,46 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Parses the command line: the mode, the tool case that replaces the fixture, and the server.
-fn parse(words: &[String]) -> Result<(Mode, Option<ToolCase>, &[String]), String> {
+/// What is checked of the server.
+#[derive(Debug)]
+enum Checked {
+    Fixture,
+    Tasks,
+    Tool(ToolCase),
+}
+
+/// Parses the command line: the mode, what is checked, and the server.
+fn parse(words: &[String]) -> Result<(Mode, Checked, &[String]), String> {
     let (mode, rest) = words.split_first().ok_or("no mode given")?;
-    let (case, target) = ToolCase::parse(rest)?;
+    let (checked, target) = match rest {
+        [option, target @ ..] if option == "--tasks" => (Checked::Tasks, target),
+        _ => match ToolCase::parse(rest)? {
+            (Some(case), target) => (Checked::Tool(case), target),
+            (None, target) => (Checked::Fixture, target),
+        },
+    };
     if target.is_empty() {
         return Err("no server given".to_owned());
     }
-    Ok((Mode::parse(mode)?, case, target))
+    Ok((Mode::parse(mode)?, checked, target))
 }
 
 async fn check_fixture(counts: &mut CheckCounts, user: &ScriptedUser, client: Client) {
     for (name, check) in CHECKS {
         counts.count(name, within(check(client.clone(), user.clone())).await);
     }
-    let close = async { Ok(client.close().await.map(|()| Outcome::Ok)?) };
-    counts.count("close", within(close).await);
+    counts.count("close", within(close(client)).await);
+}
+
+async fn check_tasks(counts: &mut CheckCounts, user: &ScriptedUser, client: Client) {
+    for check in TaskCheck::ALL {
+        counts.count(check.name(), within(check.run(&client, user)).await);
+    }
+    counts.count("close", within(close(client)).await);
+}
+
+async fn close(client: Client) -> checks::Result<Outcome> {
+    Ok(client.close().await.map(|()| Outcome::Ok)?)
 }
 
 async fn check_case(counts: &mut CheckCounts, case: &ToolCase, client: Client) {
@@ -110,7 +139,8 @@ async fn open(mode: &Mode, target: &[String], user: &ScriptedUser) -> checks::Re
     };
     let connect = connect
         .client_info("interop-client", "1.0.0")
-        .host(user.host());
+        .host(user.host())
+        .extension(TaskClient::new());
     let client = match mode.version() {
         Some(version) => connect.protocol_version(version).await?,
         None => connect.await?,
@@ -172,4 +202,4 @@ const TIME_LIMIT: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_secs(5);
 
 const USAGE: &str = "usage: interop-client auto|2026|legacy[:VERSION] \
-    [--tool NAME ARGUMENTS EXPECTED [--slow NAME ARGUMENTS]] URL | COMMAND…";
+    [--tasks | --tool NAME ARGUMENTS EXPECTED [--slow NAME ARGUMENTS]] URL | COMMAND…";

@@ -1,6 +1,6 @@
-//! The known failures of peers: `peer, side, check: reason` lines and comments. With `helped` as a fourth word, the
-//! check passes because our program for that peer works around the failure. With the name of a transport as a fourth
-//! word, the line applies to that transport only.
+//! The known failures of peers: `peer, side, check: reason` lines and comments. With the additional word `helped`, the
+//! check passes because our program for that peer works around the failure. With the name of a transport, the line
+//! applies to that transport only.
 
 use super::cell::{Cell, CheckResult, Side, Transport};
 
@@ -90,23 +90,24 @@ impl KnownFailure {
     fn parse(line: &str) -> Result<Self, String> {
         let (what, why) = line.split_once(": ").unwrap_or((line, ""));
         let error = || format!("`{line}` is not `peer, side, check: reason`");
-        let (peer, side, check, fourth) = match what.split(", ").collect::<Vec<_>>()[..] {
-            [peer, side, check] => (peer, side, check, None),
-            [peer, side, check, fourth] => (peer, side, check, Some(fourth)),
-            _ => return Err(error()),
+        let words: Vec<&str> = what.split(", ").collect();
+        let [peer, side, check, options @ ..] = &words[..] else {
+            return Err(error());
         };
-        let (is_helped, transport) = match fourth {
-            None => (false, None),
-            Some("helped") => (true, None),
-            Some(name) => (false, Some(Transport::named(name).ok_or_else(error)?)),
-        };
+        let (mut is_helped, mut transport) = (false, None);
+        for &option in options {
+            match option {
+                "helped" => is_helped = true,
+                name => transport = Some(Transport::named(name).ok_or_else(error)?),
+            }
+        }
         if why.is_empty() {
             return Err(error());
         }
         Ok(Self {
-            peer: peer.to_owned(),
-            side: side.to_owned(),
-            check: check.to_owned(),
+            peer: (*peer).to_owned(),
+            side: (*side).to_owned(),
+            check: (*check).to_owned(),
             is_helped,
             transport,
             why: why.to_owned(),
@@ -161,6 +162,16 @@ mod tests {
             1
         );
         assert!(KnownFailures::parse("python 1, server, open, unknown: refused").is_err());
+    }
+
+    #[test]
+    fn a_check_may_be_helped_over_one_transport_only() {
+        let known_failures =
+            KnownFailures::parse("python 1, server, open, helped, http: refused").unwrap();
+
+        let helps = |over| known_failures.helps("python 1", Side::Server, over, "open");
+        assert!(helps(Transport::Http));
+        assert!(!helps(Transport::Stdio));
     }
 
     #[test]

@@ -99,7 +99,7 @@ impl Peer {
 }
 
 impl ProgramCommand {
-    fn new(words: impl IntoIterator<Item = impl AsRef<Path>>) -> Self {
+    pub(crate) fn new(words: impl IntoIterator<Item = impl AsRef<Path>>) -> Self {
         let words = words.into_iter();
         Self(
             words
@@ -225,7 +225,10 @@ pub(crate) const NAMES: [&str; 4] = [
     "typescript 2.4.0",
     "rmcp 3.8.0",
 ];
-const MODERN: &str = "2026-07-28";
+/// The peer whose programs include those of the tasks fixture.
+pub(crate) const RMCP: &str = NAMES[3];
+
+pub(crate) const MODERN: &str = "2026-07-28";
 const LEGACY: &str = "2025-11-25";
 
 #[cfg(test)]

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use super::cell::{CHECKS, Cell, CheckResult, Side};
 use super::known_failures::KnownFailures;
-use super::real;
+use super::{real, tasks};
 
-/// One of the two parts of `conformance/RESULTS.md`, each written by its own command.
+/// One of the parts of `conformance/RESULTS.md`, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PagePart {
     Sdks,
+    Tasks,
     Real,
 }
 
@@ -17,7 +18,7 @@ impl PagePart {
     /// Returns the command that writes it.
     pub(crate) fn command(self) -> &'static str {
         match self {
-            Self::Sdks => "cargo xtask interop",
+            Self::Sdks | Self::Tasks => "cargo xtask interop",
             Self::Real => "cargo xtask interop --real",
         }
     }
@@ -25,10 +26,13 @@ impl PagePart {
     /// Replaces this part of the page.
     pub(crate) fn replace_in(self, page: &str, text: &str) -> String {
         let start_of_real = page.find(REAL_INTRODUCTION_START).unwrap_or(page.len());
-        let (sdks, real) = page.split_at(start_of_real);
+        let (rest, real) = page.split_at(start_of_real);
+        let start_of_tasks = rest.find(TASKS_INTRODUCTION_START).unwrap_or(rest.len());
+        let (sdks, tasks) = rest.split_at(start_of_tasks);
         match self {
-            Self::Sdks => format!("{text}{real}"),
-            Self::Real => format!("{sdks}{text}"),
+            Self::Sdks => [text, tasks, real].concat(),
+            Self::Tasks => [sdks, text, real].concat(),
+            Self::Real => [sdks, tasks, text].concat(),
         }
     }
 }
@@ -37,6 +41,12 @@ impl PagePart {
 pub(crate) fn text(part: PagePart, cells: &[Cell], known_failures: &KnownFailures) -> String {
     let (introduction, level, columns, checks) = match part {
         PagePart::Sdks => (INTRODUCTION, "##", "peer | over | mode", CHECKS),
+        PagePart::Tasks => (
+            TASKS_INTRODUCTION,
+            "###",
+            "peer | over | version",
+            tasks::CHECKS,
+        ),
         PagePart::Real => (
             REAL_INTRODUCTION,
             "###",
@@ -56,6 +66,10 @@ pub(crate) fn text(part: PagePart, cells: &[Cell], known_failures: &KnownFailure
             page.push_str(&row(part, cell, known_failures));
         }
     }
+    let skipped = skipped(part, cells);
+    if known_failures.lines().is_empty() && skipped.is_empty() {
+        return page;
+    }
     page.push_str(&format!("\n{level} Known failures and skipped checks\n\n"));
     for line in known_failures.lines() {
         let (peer, side, check, why) = (&line.peer, &line.side, &line.check, &line.why);
@@ -70,7 +84,7 @@ pub(crate) fn text(part: PagePart, cells: &[Cell], known_failures: &KnownFailure
             "* {peer}, as a {side}{over}, {how} `{check}`: {why}.\n"
         ));
     }
-    for line in skipped(part, cells) {
+    for line in skipped {
         page.push_str(&line);
     }
     page
@@ -98,7 +112,7 @@ fn row(part: PagePart, cell: &Cell, known_failures: &KnownFailures) -> String {
     let signs: Vec<&str> = signs.collect();
     let third = match part {
         PagePart::Sdks => &cell.mode,
-        PagePart::Real => &cell.version,
+        PagePart::Tasks | PagePart::Real => &cell.version,
     };
     format!(
         "| {peer} | {transport} | {third} | {} |\n",
@@ -111,7 +125,9 @@ fn skipped(part: PagePart, cells: &[Cell]) -> BTreeSet<String> {
     let each = cells.iter().flat_map(|cell| {
         let place = match part {
             PagePart::Sdks => format!("at {}", cell.version),
-            PagePart::Real => format!("for {} over {}", cell.peer, cell.transport.name()),
+            PagePart::Tasks | PagePart::Real => {
+                format!("for {} over {}", cell.peer, cell.transport.name())
+            }
         };
         cell.checks()
             .filter_map(move |(check, result)| match result {
@@ -147,6 +163,26 @@ transport and in every era that it supports. Every client runs the same checks:
 The mode `auto` negotiates the version, `2026` uses 2026-07-28, `legacy` 2025-11-25 or the version after the colon;
 `sse` is `legacy` over HTTP+SSE, which clients must select explicitly. The TypeScript server and rmcp do not support it.
 `✓*` marks a check that passes because our program for that peer works around a failure of the peer; `–` a skipped one.
+";
+
+const TASKS_INTRODUCTION_START: &str = "\n## Tasks\n";
+
+const TASKS_INTRODUCTION: &str = "
+## Tasks
+
+Written by `cargo xtask interop`, with implementations of the extension `io.modelcontextprotocol/tasks`. Our server
+notifies subscribers of their tasks, and our client subscribes to them. Of the peers only tower-mcp does so, on both
+sides; the others poll.
+
+| check | what it verifies |
+|---|---|
+| open, close | 2026-07-28 is negotiated; the client exits in time |
+| call | a call becomes a task and its result is the one of the tool; a tool without tasks answers directly |
+| attach | a task is taken up by its id, and its result can be read again |
+| ask | a task elicits a name, which the user accepts, declines and cancels |
+| errors | a tool error completes the task, a JSON-RPC error fails it |
+| cancel | a task is cancelled while its handler runs: its status is `cancelled`, and the handler stops. With our client also by the drop of a call |
+| unknown | an unknown task is refused |
 ";
 
 const REAL_INTRODUCTION_START: &str = "\n## Published programs\n";
@@ -211,6 +247,15 @@ mod tests {
         let first = PagePart::Sdks.replace_in("", "SDKs\n");
         let both = PagePart::Real.replace_in(&first, &real);
 
+        let tasks = text(PagePart::Tasks, &[], &KnownFailures::default());
+        let all = PagePart::Tasks.replace_in(&both, &tasks);
+
+        assert_eq!(all, format!("SDKs\n{tasks}{real}"));
+        assert_eq!(PagePart::Tasks.replace_in(&all, &tasks), all);
+        assert_eq!(
+            PagePart::Sdks.replace_in(&all, "newer\n"),
+            format!("newer\n{tasks}{real}")
+        );
         assert_eq!(both, format!("SDKs\n{real}"));
         assert_eq!(PagePart::Real.replace_in(&both, &real), both);
         assert_eq!(

@@ -1,5 +1,5 @@
-//! A server for end-to-end checks by clients of other SDKs: the interop fixture, and the tool `protocol_version` for
-//! clients that do not report the negotiated version.
+//! A server for end-to-end checks by clients of other SDKs: the interop fixture, the tasks fixture, and the tool
+//! `protocol_version` for clients that do not report the negotiated version.
 //!
 //! ```text
 //! interop-server --transport stdio
@@ -9,6 +9,8 @@
 //! Over HTTP one URL serves both eras and HTTP+SSE; it is printed once the server accepts connections.
 
 #![allow(clippy::print_stdout, reason = "over HTTP stdout carries no messages")]
+
+mod tasks;
 
 use std::error::Error;
 use std::sync::Arc;
@@ -20,7 +22,7 @@ use bowline_cli::fixture::Fixture;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let server = Fixture::new().server().tool(protocol_version);
+    let server = tasks::register(Fixture::new().server().tool(protocol_version));
     match parse(std::env::args().skip(1))? {
         Transport::Stdio => server.serve_stdio().await?,
         Transport::Http { port } => {
