@@ -2,6 +2,7 @@
 //! to do (`Says:`), or that the guide explains (`Guide:`), where the message is the compiler's own.
 
 use std::fs;
+use std::io;
 use std::path::PathBuf;
 
 #[test]
@@ -12,7 +13,7 @@ fn mistakes_fail_to_compile_with_an_explanation() {
 #[test]
 fn each_message_says_what_to_do() {
     let guide = include_str!("../../../docs/troubleshooting.md").replace("\n  ", " ");
-    let cases = cases();
+    let cases = cases().unwrap();
 
     for case in &cases {
         let name = case.display();
@@ -32,11 +33,14 @@ fn each_message_says_what_to_do() {
     assert!(cases.len() >= 40, "{} mistakes", cases.len());
 }
 
-fn cases() -> Vec<PathBuf> {
+fn cases() -> io::Result<Vec<PathBuf>> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compile_fail");
-    let files = fs::read_dir(folder).unwrap();
-    let files = files.map(|file| file.unwrap().path());
-    files
-        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
-        .collect()
+    let mut cases = Vec::new();
+    for file in fs::read_dir(folder)? {
+        let path = file?.path();
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            cases.push(path);
+        }
+    }
+    Ok(cases)
 }

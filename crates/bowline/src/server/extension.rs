@@ -319,6 +319,11 @@ impl ExtensionMethod {
 /// let tool = Tool::new("fence", async || "painted").with_settings(Paint { layers: 2 });
 /// assert_eq!(tool.settings::<Paint>().map(|paint| paint.layers), Some(2));
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the settings of an extension",
+    label = "does not implement `ToolSettings`",
+    note = "pass the value that the extension documents, or implement `bowline::server::ToolSettings`"
+)]
 pub trait ToolSettings: Send + Sync + 'static {
     /// The identifier of the extension. [`Server::check`] fails if the server does not have it.
     const EXTENSION: &'static str;

@@ -494,12 +494,9 @@ impl Server {
     /// # Examples
     ///
     /// ```
-    /// use bowline::Server;
-    ///
-    /// let (ended, _poller) = std::sync::mpsc::channel();
-    /// let server = Server::new("files", "1.0.0").on_unsubscribe(move |uri, _cx| {
-    ///     let _ = ended.send(uri.to_owned()); // the file is polled no longer
-    /// });
+    /// # let server = bowline::Server::new("files", "1.0.0");
+    /// let (ended, _files) = std::sync::mpsc::channel();
+    /// let server = server.on_unsubscribe(move |uri, _cx| drop(ended.send(uri.to_owned())));
     /// ```
     pub fn on_unsubscribe(self, callback: impl Fn(&str, &Context) + Send + Sync + 'static) -> Self {
         let hook = SubscriptionHook::new(callback);

@@ -1,4 +1,5 @@
 //! `settings` without the settings of an extension.
+//! Says: `settings(Paint { layers: 2 })`
 
 use bowline::prelude::*;
 

@@ -1,4 +1,5 @@
 //! A duration without a unit.
+//! Says: expected a duration such as `500ms`, `5s`, `2m` or `1h`
 
 use bowline::prelude::*;
 

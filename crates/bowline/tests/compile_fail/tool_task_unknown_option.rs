@@ -1,4 +1,5 @@
 //! A misspelt option of a task.
+//! Says: did you mean `resumable`?
 
 use bowline::prelude::*;
 
