@@ -116,7 +116,7 @@ async fn a_question_that_the_handler_gives_up_is_withdrawn() {
         if tokio::time::timeout(3 * SECOND, question).await.is_err() {
             pass(10 * SECOND).await;
         }
-        Ok("nobody".to_owned())
+        Ok("no name".to_owned())
     };
     let gives_up = Tool::new("gives_up", gives_up).with_settings(TaskSettings::new());
     let server = server(Tasks::new(store()), [gives_up]);
