@@ -241,7 +241,7 @@ pub(crate) fn hangs(dropped: &Counter) -> Tool {
         let guard = dropped.on_drop();
         async move {
             let _guard = guard;
-            std::future::pending::<String>().await
+            pending::<String>().await
         }
     })
 }
