@@ -578,7 +578,6 @@ static V2025_06_18: Dialect = Dialect {
     undefined: UndefinedMembers {
         implementation: &["icons", "description", "websiteUrl"],
         definition: &["icons"],
-        tool: &["execution"],
         client_capabilities: &["tasks"],
         completion_params: &[],
         content_blocks: &[],

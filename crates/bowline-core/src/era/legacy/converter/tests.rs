@@ -267,7 +267,7 @@ fn client_and_server_info_have_the_members_of_the_version() {
     });
     let capabilities = json!({
         "elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}, "context": {}},
-        "roots": {"listChanged": true},
+        "roots": {"listChanged": true}, "tasks": {},
     });
     for (version, members, expected) in [
         (
