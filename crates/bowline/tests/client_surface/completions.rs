@@ -73,7 +73,9 @@ async fn the_timeouts_and_the_progress_callback_are_those_of_a_call() {
     let call = client
         .complete_with("tools/call", (), waits)
         .idle_timeout(Duration::from_secs(10));
-    let call = call.on_progress(move |report| drop(progress.send(report.progress)));
+    let call = call.on_progress(move |report| {
+        let _ = progress.send(report.progress);
+    });
     let began = Instant::now();
     let idle = call.await.unwrap_err();
     let total = client
