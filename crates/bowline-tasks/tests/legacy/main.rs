@@ -5,8 +5,10 @@
 mod support;
 
 mod cancel;
+mod http;
 mod lifecycle;
 mod principals;
 mod questions;
+mod shutdown;
 mod transports;
 mod versions;

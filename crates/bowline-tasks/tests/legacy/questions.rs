@@ -44,6 +44,16 @@ fn answer_of(name: &str) -> Value {
     accept(json!({"name": name}))
 }
 
+/// Receives the questions of `greet_both`, in the order of the handler.
+async fn both_questions(client: &mut TestClient) -> (Value, Value) {
+    let one = client.receive("elicitation/create").await;
+    let other = client.receive("elicitation/create").await;
+    match one["params"]["message"] == "Who?" {
+        true => (one, other),
+        false => (other, one),
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_question_is_a_request_to_the_client_that_waits() {
     let server = greeting_server();
@@ -79,12 +89,7 @@ async fn questions_are_asked_at_the_same_time_and_answered_in_any_order() {
     // Before the questions exist.
     let wait = client.send_result(&id);
 
-    let first = client.receive("elicitation/create").await;
-    let second = client.receive("elicitation/create").await;
-    let (first, second) = match first["params"]["message"] == "Who?" {
-        true => (first, second),
-        false => (second, first),
-    };
+    let (first, second) = both_questions(&mut client).await;
     client.reply(&second, &answer_of("Bo"));
     sleep(SECOND).await;
     assert_eq!(client.get(&id).await.unwrap()["status"], "input_required");
@@ -119,20 +124,23 @@ async fn a_question_stays_open_for_the_next_client_that_waits() {
 #[tokio::test(start_paused = true)]
 async fn the_first_answer_wins_and_other_clients_are_told() {
     let server = greeting_server();
-    let mut first = TestClient::connect(&server).await;
-    let mut second = TestClient::connect(&server).await;
-    let id = first.start("greet").await;
-    let (wait, other_wait) = (first.send_result(&id), second.send_result(&id));
-    let question = first.receive("elicitation/create").await;
-    let same = second.receive("elicitation/create").await;
+    let mut ada = TestClient::connect(&server).await;
+    let mut bo = TestClient::connect(&server).await;
+    let id = ada.start("greet_both").await;
+    let (wait, other_wait) = (ada.send_result(&id), bo.send_result(&id));
+    let (first, second) = both_questions(&mut ada).await;
+    let (same_first, _) = both_questions(&mut bo).await;
 
-    first.reply(&question, &answer_of("Ada"));
+    ada.reply(&first, &answer_of("Ada"));
 
-    let result = first.answer(wait).await.unwrap();
-    assert_eq!(result["content"][0]["text"], "Hello, Ada!");
-    let withdrawn = second.receive("notifications/cancelled").await;
-    assert_eq!(withdrawn["params"]["requestId"], same["id"]);
-    assert_eq!(second.answer(other_wait).await.unwrap(), result);
+    // While it still waits for the other question.
+    let withdrawn = bo.receive("notifications/cancelled").await;
+    assert_eq!(withdrawn["params"]["requestId"], same_first["id"]);
+    bo.reply(&same_first, &answer_of("Eve"));
+    ada.reply(&second, &answer_of("Bo"));
+    let result = ada.answer(wait).await.unwrap();
+    assert_eq!(result["content"][0]["text"], "Hello, Ada and Bo!");
+    assert_eq!(bo.answer(other_wait).await.unwrap(), result);
 }
 
 #[tokio::test(start_paused = true)]
