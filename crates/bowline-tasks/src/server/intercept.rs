@@ -33,14 +33,22 @@ pub(super) async fn call_tool(env: Env, call: ToolCall, cx: Context) -> Outcome 
     };
     match start {
         TaskStart::Never => call.run(cx).await,
-        TaskStart::AtOnce => start_task(&env, call, cx).await,
+        TaskStart::AtOnce => {
+            let details = CallDetails::new(&call, &cx);
+            let record = start_task(&env, call, cx, details).await?;
+            create_result(&record)
+        }
         TaskStart::After(duration) => run_as_call(&env, call, cx, duration).await,
     }
 }
 
 /// Makes a call a task before its handler runs.
-async fn start_task(env: &Env, call: ToolCall, cx: Context) -> Outcome {
-    let details = CallDetails::new(&call, &cx);
+pub(super) async fn start_task(
+    env: &Env,
+    call: ToolCall,
+    cx: Context,
+    details: CallDetails,
+) -> Result<TaskRecord, RpcError> {
     let created = create(env, details, Vec::new(), &cx).await;
     let (record, run) = created.map_err(|error| to_rpc_error(&error))?;
     let sink = Arc::new(TaskSink::of_task(run.clone()));
@@ -59,7 +67,7 @@ async fn start_task(env: &Env, call: ToolCall, cx: Context) -> Outcome {
             "the server is shutting down",
         ));
     }
-    create_result(&record)
+    Ok(record)
 }
 
 /// Stores a task, which this process runs. It is deleted if the answer of the request is not sent.

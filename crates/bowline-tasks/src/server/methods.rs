@@ -85,7 +85,7 @@ fn cancellation(record: &TaskRecord) -> TaskChange {
     }
 }
 
-fn decode<'a, T: serde::Deserialize<'a>>(params: &'a Json) -> Result<T, RpcError> {
+pub(super) fn decode<'a, T: serde::Deserialize<'a>>(params: &'a Json) -> Result<T, RpcError> {
     params.decode().map_err(|error| {
         let why = format!("invalid params: {error}");
         RpcError::new(ErrorCode::INVALID_PARAMS, why)

@@ -10,6 +10,7 @@ mod access;
 mod convert;
 mod intercept;
 mod lease;
+mod legacy;
 mod listen;
 mod methods;
 mod resume;
@@ -35,11 +36,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline::exchange::{BoxFuture, Context, Outcome, Request};
+use bowline::exchange::{BoxFuture, Context, Dialect, Outcome, Request};
 use bowline::server::{
     ExtensionMethod, ExtensionSubscription, ServerExtension, ToolCall, WeakServer,
 };
-use bowline_types::{Json, RpcError};
+use bowline_types::{Json, RpcError, ServerCapabilities};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use crate::ReplicaId;
@@ -76,6 +77,14 @@ use store_errors::to_rpc_error;
 ///
 /// A task is accessible to the principal that created it, by its name: issuer and subject, whatever the scopes. Tasks
 /// of anonymous callers are accessible to all anonymous callers that know their id, which cannot be guessed.
+///
+/// # Clients of 2025-11-25
+///
+/// That version defines tasks in another way, which the extension serves with the same store. The client decides: a
+/// call with the member `task` becomes a task, whatever the settings of its tool decide for others, and lives as long
+/// as the client requests, up to [`max_ttl`](Self::max_ttl). A tool without [`TaskSettings`] cannot be called so. While
+/// a client waits in `tasks/result`, the questions of the task are requests to it. `tasks/list` exists for identified
+/// principals only. Older versions have no tasks.
 ///
 /// # Examples
 ///
@@ -168,7 +177,7 @@ impl Tasks {
         self
     }
 
-    /// Sets the longest time to live that a tool can set. Default: unlimited.
+    /// Sets the longest time to live that a tool, or a client of 2025-11-25, can set. Default: unlimited.
     #[must_use]
     pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
         self.options.max_ttl = max_ttl;
@@ -230,18 +239,47 @@ impl ServerExtension for Tasks {
         EXTENSION_ID
     }
 
+    fn is_available_in(&self, dialect: &Dialect) -> bool {
+        dialect.is_modern() || legacy::is_defined_in(dialect)
+    }
+
+    fn is_declared_by_legacy(&self, request: &Request) -> bool {
+        legacy::is_used_by(request)
+    }
+
+    fn undeclared_error(&self, _: &Dialect) -> Option<RpcError> {
+        Some(legacy::task_required())
+    }
+
+    fn adjust_capabilities(&self, cx: &Context, capabilities: &mut ServerCapabilities) {
+        if legacy::is_defined_in(cx.caller().dialect) {
+            legacy::adjust_capabilities(cx, capabilities);
+        }
+    }
+
     fn methods(&self) -> Vec<ExtensionMethod> {
-        let names = [GET_METHOD, UPDATE_METHOD, CANCEL_METHOD];
         let method = |name| ExtensionMethod::new(name).name_member("taskId");
-        names.map(method).into()
+        let both = [GET_METHOD, CANCEL_METHOD].map(method);
+        let update = method(UPDATE_METHOD).modern_only();
+        let legacy = legacy::methods();
+        both.into_iter().chain([update]).chain(legacy).collect()
     }
 
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
-        Box::pin(async move { methods::respond(&*self.store, &request, &cx).await })
+        Box::pin(async move {
+            if legacy::is_defined_in(request.caller.dialect) {
+                let env = self.env().map_err(|error| to_rpc_error(&error))?;
+                return legacy::respond(&env, &request, &cx).await;
+            }
+            methods::respond(&*self.store, &request, &cx).await
+        })
     }
 
     fn call_tool<'a>(&'a self, call: ToolCall, cx: Context) -> BoxFuture<'a, Outcome> {
         match self.env() {
+            Ok(env) if legacy::is_defined_in(call.request().caller.dialect) => {
+                Box::pin(legacy::call_tool(env, call, cx))
+            }
             Ok(env) => Box::pin(intercept::call_tool(env, call, cx)),
             Err(error) => Box::pin(std::future::ready(Err(to_rpc_error(&error)))),
         }

@@ -187,7 +187,7 @@ fn complete_result(result: &Json) -> Json {
 }
 
 /// Returns the first text of a tool result with `isError`; empty if it has none.
-fn tool_failure(result: &Json) -> Option<String> {
+pub(super) fn tool_failure(result: &Json) -> Option<String> {
     // Most results are none, and need not be decoded.
     let may_be_error = result.as_str().contains("\"isError\"");
     let result: CallToolResult = may_be_error.then(|| result.decode().ok()).flatten()?;

@@ -23,7 +23,7 @@ pub(super) struct CallDetails {
     caller: Arc<Caller>,
     is_signalled: bool,
     pub(super) run_mode: RunMode,
-    ttl: Option<Duration>,
+    pub(super) ttl: Option<Duration>,
     poll_interval: Option<Duration>,
 }
 
@@ -36,7 +36,8 @@ impl CallDetails {
             arguments: call.arguments().clone(),
             meta: call.meta().cloned(),
             principal: cx.principal().clone(),
-            caller: cx.caller().clone(),
+            // Not that of the context: the request of a legacy client declares the extension in its own way.
+            caller: call.request().caller.clone(),
             is_signalled: call.tool().handler_cancel_mode() == CancelMode::Signal,
             run_mode,
             ttl: settings.and_then(TaskSettings::own_ttl),

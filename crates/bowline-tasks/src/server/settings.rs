@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline::server::ToolSettings;
-use bowline_types::Json;
+use bowline_types::legacy_tasks::{TaskSupport, ToolExecution};
+use bowline_types::{Json, Tool as ToolDefinition};
 
 use crate::protocol::EXTENSION_ID;
 use crate::store::RunMode;
@@ -35,6 +36,7 @@ pub struct TaskSettings {
     after: Option<Duration>,
     ttl: Option<Duration>,
     poll_interval: Option<Duration>,
+    immediate_response: Option<String>,
 }
 
 type Predicate = Arc<dyn Fn(&Json) -> bool + Send + Sync>;
@@ -50,10 +52,12 @@ impl TaskSettings {
             after: None,
             ttl: None,
             poll_interval: None,
+            immediate_response: None,
         }
     }
 
-    /// Refuses callers that do not declare the extension, with `-32021`.
+    /// Refuses callers that do not declare the extension, with `-32021`, and calls of 2025-11-25 that do not request a
+    /// task, with `-32601`. Clients of older versions cannot call the tool.
     pub fn required(mut self) -> Self {
         self.is_required = true;
         self
@@ -119,6 +123,24 @@ impl TaskSettings {
         self
     }
 
+    /// Sets the text that a client of 2025-11-25 may pass to its model as a preliminary result while the task runs.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline_tasks::TaskSettings;
+    ///
+    /// let settings = TaskSettings::new().immediate_response("The conversion has started.");
+    /// ```
+    pub fn immediate_response(mut self, text: impl Into<String>) -> Self {
+        self.immediate_response = Some(text.into());
+        self
+    }
+
+    pub(super) fn own_immediate_response(&self) -> Option<&str> {
+        self.immediate_response.as_deref()
+    }
+
     pub(super) fn run_mode(&self) -> RunMode {
         self.run_mode
     }
@@ -158,6 +180,16 @@ impl Default for TaskSettings {
 
 impl ToolSettings for TaskSettings {
     const EXTENSION: &'static str = EXTENSION_ID;
+
+    /// Sets `execution.taskSupport`, which only 2025-11-25 defines.
+    fn describe(&self, definition: &mut ToolDefinition) {
+        let mut execution = ToolExecution::default();
+        execution.task_support = Some(match self.is_required {
+            true => TaskSupport::Required,
+            false => TaskSupport::Optional,
+        });
+        definition.execution = Some(execution);
+    }
 
     fn requires_extension(&self) -> bool {
         self.is_required

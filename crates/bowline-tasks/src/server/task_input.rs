@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bowline::exchange::{BoxFuture, InputError, InputRequestOptions, InputSource, RawInputRequest};
 use bowline_types::{ErrorCode, Json, RpcError};
 
+use super::legacy::read_answer;
 use super::retry::Backoff;
 use super::run::{Stop, TaskRun, Written, is_passing, log_failed};
 use crate::store::{Appended, JournalEntry, JournalKind, RunMode, StoreError, TaskChange};
@@ -85,7 +86,7 @@ impl TaskInput {
 
     async fn ask_client(&self, key: &str, question: Json) -> Result<Json, InputError> {
         if let Some(answer) = self.known_answer(key) {
-            return Ok(answer);
+            return read_answer(key, answer);
         }
         let open = self
             .run
@@ -114,7 +115,7 @@ impl TaskInput {
             .wait_for(|view| view.record.answers.get(key).cloned());
         let answer = answered.await;
         withdrawal.answered();
-        Ok(answer)
+        read_answer(key, answer)
     }
 
     async fn begin(&self, key: &str) -> Result<Option<Json>, InputError> {

@@ -393,8 +393,9 @@ impl ServerDefinition {
         }
     }
 
-    /// Returns the result of `server/discover` for a caller of this version.
-    pub(super) fn discover_result(&self, dialect: &Dialect) -> DiscoverResult {
+    /// Returns the result of `server/discover` for the caller of this request.
+    pub(super) fn discover_result(&self, cx: &Context) -> DiscoverResult {
+        let dialect = cx.caller().dialect;
         let versions = self.served.iter().map(|dialect| dialect.protocol_version());
         let mut capabilities = self.capabilities();
         let extensions = self.extensions.iter();
@@ -405,7 +406,7 @@ impl ServerDefinition {
             declared.insert(extension.id.clone(), settings);
             extension
                 .extension
-                .adjust_capabilities(dialect, &mut capabilities);
+                .adjust_capabilities(cx, &mut capabilities);
         }
         let mut result = DiscoverResult::new(versions.collect(), capabilities);
         result.instructions.clone_from(&self.instructions);

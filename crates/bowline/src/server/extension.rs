@@ -95,10 +95,20 @@ pub trait ServerExtension: Send + Sync + 'static {
         false
     }
 
-    /// Changes the capabilities that the server advertises to callers of a protocol version in which the extension is
+    /// Returns the error of a tool call that requires the extension and does not declare it, for callers of a legacy
+    /// version in which the extension is [available](Self::is_available_in). By default it is that of the modern era
+    /// with a code that the version defines.
+    fn undeclared_error(&self, dialect: &Dialect) -> Option<RpcError> {
+        let _ = dialect;
+        None
+    }
+
+    /// Changes the capabilities that the server advertises to a caller of a protocol version in which the extension is
     /// [available](Self::is_available_in); they contain the extension with its settings. By default they stay the same.
-    fn adjust_capabilities(&self, dialect: &Dialect, capabilities: &mut ServerCapabilities) {
-        let _ = (dialect, capabilities);
+    ///
+    /// In the modern era they must be the same for all callers, because clients may cache them.
+    fn adjust_capabilities(&self, cx: &Context, capabilities: &mut ServerCapabilities) {
+        let _ = (cx, capabilities);
     }
 
     /// Returns the methods that the extension adds; may be empty. Called once.
@@ -114,8 +124,8 @@ pub trait ServerExtension: Send + Sync + 'static {
     /// Runs a tool call of a caller that has declared the extension. By default it runs the call as usual.
     ///
     /// The tool exists, the caller may see and call it, and the arguments match its schema. Its layers and its handler
-    /// have not run yet; [`ToolCall::run`] runs them. The result may have a `resultType` of the extension. The first
-    /// extension that was added is the outermost.
+    /// have not run yet; [`ToolCall::run`] runs them. The result may have a `resultType` of the extension, and for a
+    /// legacy caller any form that its version defines. The first extension that was added is the outermost.
     ///
     /// # Cancel safety
     ///
@@ -188,8 +198,12 @@ impl<E: ServerExtension + ?Sized> ServerExtension for Arc<E> {
         (**self).is_declared_by_legacy(request)
     }
 
-    fn adjust_capabilities(&self, dialect: &Dialect, capabilities: &mut ServerCapabilities) {
-        (**self).adjust_capabilities(dialect, capabilities);
+    fn undeclared_error(&self, dialect: &Dialect) -> Option<RpcError> {
+        (**self).undeclared_error(dialect)
+    }
+
+    fn adjust_capabilities(&self, cx: &Context, capabilities: &mut ServerCapabilities) {
+        (**self).adjust_capabilities(cx, capabilities);
     }
 
     fn methods(&self) -> Vec<ExtensionMethod> {

@@ -39,7 +39,7 @@ pub(super) fn route<'a>(
         return ready(Err(method_not_found(&request.method)));
     }
     match &*request.method {
-        DiscoverRequest::NAME => ready(encode(&definition.discover_result(dialect))),
+        DiscoverRequest::NAME => ready(encode(&definition.discover_result(&cx))),
         ListToolsRequest::NAME => {
             let paging = definition.paging(ListKind::Tools, dialect);
             ready(list(

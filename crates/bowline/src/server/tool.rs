@@ -531,6 +531,10 @@ impl Tool {
         &self.scopes
     }
 
+    pub(super) fn required_extensions(&self) -> &[String] {
+        &self.extensions
+    }
+
     /// Returns the identifiers of the extensions that the tool has settings for.
     pub(super) fn settings_extensions(&self) -> &[&'static str] {
         &self.settings_extensions

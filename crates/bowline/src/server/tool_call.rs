@@ -42,6 +42,7 @@ pub(super) fn call_tool<'a>(
     let permit = definition.handlers.try_acquire()?;
     let params = CallToolParams::read(&request.params)?;
     let entry = find_tool(definition, &params, &cx)?;
+    check_declared_by_legacy(definition, &entry.item, &request)?;
     if entry.item.layers().is_empty() {
         return call_inside_layers(definition, entry, params, cx, permit, CallChecks::Pending);
     }
@@ -59,6 +60,7 @@ fn intercept<'a>(
     request: Request,
     cx: Context,
 ) -> Result<BoxFuture<'a, Outcome>, RpcError> {
+    let is_legacy = !request.caller.dialect.is_modern();
     let call = ToolCall::checked(
         server.shared.shared(),
         server.definition.clone(),
@@ -69,6 +71,8 @@ fn intercept<'a>(
     match call {
         Ok(call) => Ok(Box::pin(call.run(cx))),
         Err(CallRefusal::Error(error)) => Err(error),
+        // A legacy client has requested another result than that of a tool, and could not decode it.
+        Err(refusal) if is_legacy => Err(refusal.into_error()),
         Err(refusal @ CallRefusal::Arguments(_)) => Ok(ready(
             refusal.into_result()?.to_json().map_err(serialize_failed),
         )),
@@ -90,6 +94,19 @@ fn find_tool(
     })?;
     InsufficientScope::check(entry.item.required_scopes(), cx.principal())?;
     Ok(entry)
+}
+
+/// Checks that a legacy caller has declared the extensions that the tool requires, in the way of its version. The
+/// capabilities of all callers are checked later.
+fn check_declared_by_legacy(
+    definition: &ServerDefinition,
+    tool: &Tool,
+    request: &Request,
+) -> Result<(), RpcError> {
+    let required = tool.required_extensions();
+    let mut extensions = definition.extensions.iter();
+    let refusal = extensions.find_map(|it| it.undeclared_error(&request.caller, required));
+    refusal.map_or(Ok(()), Err)
 }
 
 /// Calls a tool through its layers.
@@ -182,6 +199,7 @@ impl ToolCall {
         let permit = permit.map_err(RpcError::from)?;
         let params = CallToolParams::read(&request.params)?;
         let entry = find_tool(&definition, &params, cx)?;
+        check_declared_by_legacy(&definition, &entry.item, &request)?;
         let name = params.name()?.into_owned();
         let arguments = params.arguments.unwrap_or_else(Json::empty_object);
         entry

@@ -9,6 +9,7 @@
 mod clones;
 mod connection_state;
 mod discarded_answers;
+mod legacy_extension;
 mod lists;
 mod per_caller;
 mod prompts;

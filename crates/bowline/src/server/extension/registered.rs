@@ -57,6 +57,19 @@ impl RegisteredExtension {
             && self.is_available_in(caller.dialect)
     }
 
+    /// Returns the error of a call of a tool that requires the extension by a legacy caller that did not declare it.
+    pub(in crate::server) fn undeclared_error(
+        &self,
+        caller: &Caller,
+        required: &[String],
+    ) -> Option<RpcError> {
+        let is_refused = !caller.dialect.is_modern()
+            && required.contains(&self.id)
+            && self.is_available_in(caller.dialect)
+            && self.check_declared(caller).is_err();
+        is_refused.then(|| self.extension.undeclared_error(caller.dialect))?
+    }
+
     /// Checks that the caller has declared the extension.
     pub(in crate::server) fn check_declared(&self, caller: &Caller) -> Result<(), RpcError> {
         check_declared(&self.id, &caller.capabilities)
@@ -150,11 +163,17 @@ fn duplicates<'a>(values: impl Iterator<Item = &'a str>) -> impl Iterator<Item =
 /// Returns whether a version defines the method in its core.
 fn is_of_protocol(method: &ExtensionMethod) -> bool {
     let name = &*method.name;
+    if LEFT_TO_EXTENSIONS.contains(&name) {
+        return false;
+    }
     let is_of_core = |dialect: &&Dialect| dialect.methods.client_requests.contains(&name);
     // A later version may move what was core to an extension, as with tasks.
     let is_of_extension = |dialect: &&Dialect| dialect.methods.extension_requests.contains(&name);
     Dialect::ALL.iter().any(is_of_core) && !Dialect::ALL.iter().any(is_of_extension)
 }
+
+/// Methods of the core of a legacy version that a server has only with the extension that replaced them.
+const LEFT_TO_EXTENSIONS: &[&str] = &["tasks/list", "tasks/result"];
 
 /// The filter members of the protocol, which an extension never gets.
 const FILTER_MEMBERS: &[&str] = &[
