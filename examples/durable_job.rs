@@ -3,7 +3,7 @@
 //! `cargo run --example durable_job -- jobs.db` serves over stdio, with tasks in the SQLite database `jobs.db`. A call of
 //! `render` becomes a task with a step for each scene, and each scene is printed to standard error when it is rendered.
 //! Kill the server in the middle and start it again with the same database: the client asks for its task by id, and
-//! only the scenes that were not rendered are printed. At most 6 seconds pass until the next process takes the task
+//! only the scenes that were not rendered are printed. It takes 6 to 8 seconds until the next process takes the task
 //! over.
 
 use std::time::Duration;
