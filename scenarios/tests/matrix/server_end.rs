@@ -70,7 +70,7 @@ pub(crate) async fn serve_and_connect(
             let (url, server_end) = match location {
                 ServerLocation::ThisProcess => {
                     let (listener, url) = listen().await;
-                    let service = service(column, server());
+                    let service = service(column, &server());
                     let serving =
                         serve_recorded(service.clone(), listener, observer.record.clone());
                     (url, ServerEnd::Http(service, tokio::spawn(serving)))
@@ -90,7 +90,7 @@ pub(crate) async fn serve_and_connect(
     }
 }
 
-fn service(column: Column, server: Server) -> HttpService {
+fn service(column: Column, server: &Server) -> HttpService {
     let (service, legacy) = (server.http(), Legacy::sessions());
     match column.transport {
         Transport::HttpSse(_) => {
@@ -141,7 +141,7 @@ pub(crate) async fn serve(column: Column, extensions: Extensions) {
     }
     let (listener, url) = listen().await;
     Report::Url(url).write();
-    serve_recorded(service(column, server), listener, observer.record).await;
+    serve_recorded(service(column, &server), listener, observer.record).await;
 }
 
 impl ServerEnd {
