@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::{
-    api, bench, ci, conformance, deny, docs, fuzz, hunt, interop, msrv, mutants, package, semver,
-    tidy, typos,
+    api, bench, ci, conformance, crash, deny, docs, fuzz, hunt, interop, msrv, mutants, package,
+    semver, tidy, typos,
 };
 
 /// Parses `words` and runs the command; fails if the command or one of its checks does.
@@ -36,6 +36,7 @@ pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
         Ok(Command::Conformance) => conformance::run(&workspace_root()),
         Ok(Command::Bench { words }) => bench::run(&workspace_root(), &words),
         Ok(Command::Counts(mode)) => bench::counts(&workspace_root(), mode),
+        Ok(Command::Crash(options)) => crash::run(&workspace_root(), &options),
         Ok(Command::Hunt(options)) => hunt::run(&workspace_root(), &options),
         Ok(Command::Interop(peers)) => {
             interop::run(&workspace_root(), peers, interop::ResultsMode::Write)
@@ -78,6 +79,7 @@ enum Command {
     Conformance,
     Bench { words: Vec<String> },
     Counts(bench::CountsMode),
+    Crash(crash::CrashOptions),
     Hunt(hunt::HuntOptions),
     Interop(interop::Peers),
     Fuzz { target: String, seconds: u64 },
@@ -125,6 +127,7 @@ impl Command {
             "counts" if rest.is_empty() => Ok(Self::Counts(bench::CountsMode::Check)),
             "counts" if rest == ["--bless"] => Ok(Self::Counts(bench::CountsMode::Bless)),
             "counts" => Err("`counts` takes only `--bless`".to_owned()),
+            "crash" => crash::CrashOptions::parse(rest).map(Self::Crash),
             "hunt" => hunt::HuntOptions::parse(rest).map(Self::Hunt),
             "interop" if rest.is_empty() => Ok(Self::Interop(interop::Peers::Sdks)),
             "interop" if rest == ["--real"] => Ok(Self::Interop(interop::Peers::Real)),
@@ -183,6 +186,8 @@ Usage: cargo xtask <command>
   counts [--bless]                   the instructions per message, compared with bench/counts.txt (valgrind)
   hunt [--from SEED] [--seeds N]     seeded schedules of the race hunter
        [--scenes A,B] [--max-broken N]   of these scenes only; continue after a seed that violates an invariant
+  crash [--rounds N] [--tasks N]     two servers with tasks in one database, killed at random moments
+        [--lease-ms N]
   interop                            other SDKs, as servers and as clients (npm and Python)
   interop --real                     published programs, unmodified (npm, Python and git)
   fuzz TARGET [--seconds N]          random input for one decoder (nightly and cargo-fuzz)

@@ -18,6 +18,8 @@ mod ci;
 
 mod conformance;
 
+mod crash;
+
 mod deny;
 
 mod docs;

@@ -9,6 +9,9 @@ mod axum_example;
 
 mod clients;
 
+#[cfg(unix)]
+mod durable_job;
+
 mod index;
 
 #[cfg(unix)]

@@ -12,6 +12,8 @@ use crate::cell_env::{CellEnv, is_connection_loss, poll_until};
 use crate::column::{Column, Transport};
 use crate::expected_frames::{ExpectedFrames, cancel};
 use crate::server_end::ServerLocation;
+use crate::tasks;
+use crate::tools::Extensions;
 
 /// A way to abandon a call.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +80,29 @@ impl Abandonment {
                 }
             }
         ),
+        Self {
+            name: "a task is cancelled by its handle",
+            run: |column| Box::pin(tasks::cancelled_by_handle(column)),
+            not_applicable: without_tasks,
+        },
+        Self {
+            name: "a call that waits for its task is dropped",
+            run: |column| Box::pin(tasks::waiting_call_dropped(column)),
+            not_applicable: without_tasks,
+        },
+        Self {
+            name: "a task expires",
+            run: |column| Box::pin(tasks::expired(column)),
+            not_applicable: without_tasks,
+        },
+        Self {
+            name: "a task is cancelled after its server was killed and another one resumed it",
+            run: |column| Box::pin(tasks::cancelled_after_restart(column)),
+            not_applicable: |column| {
+                let is_one_process = column.transport == Transport::InProcess;
+                without_tasks(column).or(is_one_process.then_some(NO_SERVER_PROCESS))
+            },
+        },
     ];
 
     /// The reason, by the specification, why this row does not apply to the column; `None` if it does.
@@ -92,6 +117,10 @@ impl Abandonment {
     pub(crate) async fn run(self, column: Column) {
         (self.run)(column).await;
     }
+}
+
+fn without_tasks(column: Column) -> Option<&'static str> {
+    (!column.is_modern()).then_some(NO_TASKS)
 }
 
 async fn before_its_first_poll(env: CellEnv) {
@@ -207,7 +236,7 @@ async fn client_dropped(env: CellEnv) {
 }
 
 async fn server_killed(column: Column) {
-    let mut env = CellEnv::open_in(ServerLocation::ChildProcess, column).await;
+    let mut env = CellEnv::open_in(ServerLocation::ChildProcess, column, &Extensions::None).await;
     let call = env.in_flight("slow").await;
 
     env.kill_server().await;
@@ -310,4 +339,5 @@ const NO_SERVER_PROCESS: &str = "the server is not a separate process";
 const JSON_IS_ONE_MESSAGE: &str =
     "an `application/json` response is one message; other messages of a request need a stream";
 const NO_ROUND_TRIPS: &str = "multi round-trip requests exist since 2026-07-28";
+const NO_TASKS: &str = "the tasks extension exists since 2026-07-28";
 const NO_SERVER_REQUESTS: &str = "since 2026-07-28 servers send no requests";

@@ -13,6 +13,7 @@ use crate::expected_frames::{ExpectedFrames, cancel};
 use crate::handler_monitor::slow_host;
 use crate::observer::{Observer, WAIT_LIMIT};
 use crate::server_end::{ServerEnd, ServerLocation, serve_and_connect};
+use crate::tools::Extensions;
 
 /// A client, a server, and a concurrent call.
 pub(crate) struct CellEnv {
@@ -30,13 +31,19 @@ pub(crate) struct CellEnv {
 
 impl CellEnv {
     pub(crate) async fn open(column: Column) -> Self {
-        Self::open_in(ServerLocation::ThisProcess, column).await
+        Self::open_in(ServerLocation::ThisProcess, column, &Extensions::None).await
     }
 
-    pub(crate) async fn open_in(location: ServerLocation, column: Column) -> Self {
+    pub(crate) async fn open_in(
+        location: ServerLocation,
+        column: Column,
+        extensions: &Extensions,
+    ) -> Self {
         let before = ResourceCounts::now();
         let observer = Observer::default();
-        let (connect, server_end) = serve_and_connect(column, location, &observer).await;
+        let (connect, server_end) =
+            serve_and_connect(column, location, extensions, &observer).await;
+        let connect = extensions.add_to_client(connect);
         let connect = connect
             .protocol_version(column.dialect.version)
             .idle_timeout(WAIT_LIMIT);
@@ -181,7 +188,15 @@ impl CellEnv {
     }
 
     /// As [`CellEnv::end`], after the server was killed: the concurrent call fails.
-    pub(crate) async fn end_without_server(mut self, frames: ExpectedFrames) {
+    pub(crate) async fn end_without_server(self, frames: ExpectedFrames) {
+        let before = self.before;
+        self.end_inside_of_another(frames).await;
+        assert_restored(before).await;
+    }
+
+    /// As [`CellEnv::end_without_server`], inside of another environment that was opened before this one and compares
+    /// the resources at its end.
+    pub(crate) async fn end_inside_of_another(mut self, frames: ExpectedFrames) {
         let concurrent = (&mut self.concurrent_call).await.unwrap();
         assert!(is_connection_loss(&concurrent), "{concurrent:?}");
         let next = self.client.call_tool("release", json!({"name": ""})).await;
@@ -191,7 +206,6 @@ impl CellEnv {
         }
         self.client.close().await.unwrap();
         shut_down_and_compare(self.column, self.server_end, &self.observer, &frames).await;
-        assert_restored(self.before).await;
     }
 }
 

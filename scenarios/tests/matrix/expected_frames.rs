@@ -53,7 +53,13 @@ impl ExpectedFrames {
     pub(crate) fn matches(&self, recorded: &[String]) -> bool {
         let mut recorded = recorded.to_vec();
         for frame in &self.optional {
-            if let Some(at) = recorded.iter().position(|recorded| recorded == frame) {
+            // The last one: the same frame may be among those that are expected.
+            let expected = self.in_order.iter().chain(&self.in_any_order);
+            let expected = expected.filter(|expected| *expected == frame).count();
+            let found = recorded.iter().filter(|recorded| *recorded == frame);
+            let is_surplus = found.count() > expected;
+            let last = recorded.iter().rposition(|recorded| recorded == frame);
+            if let Some(at) = last.filter(|_| is_surplus) {
                 recorded.remove(at);
             }
         }

@@ -28,6 +28,8 @@ mod observer;
 mod sentences;
 mod soak;
 mod table;
+#[cfg(unix)]
+mod tasks;
 mod test;
 mod tools;
 
@@ -43,8 +45,11 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["--serve", column] => match column::Column::find(column) {
-            Some(column) => runner::block_on(1, server_end::serve(column)),
+        ["--serve", column, extensions @ ..] => match column::Column::find(column) {
+            Some(column) => {
+                let extensions = tools::Extensions::from_arguments(extensions);
+                runner::block_on(1, server_end::serve(column, extensions));
+            }
             None => return ExitCode::from(2),
         },
         ["--run", name, "--calls", calls] => {

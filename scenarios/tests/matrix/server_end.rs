@@ -3,13 +3,13 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use bowline::Client;
 use bowline::client::ClientBuilder;
 use bowline::http::HttpService;
 use bowline::http::legacy::Legacy;
 use bowline::peer::Peer;
 use bowline::testing::{RecordingWire, eventually, serve_recorded};
 use bowline::wire::{self, Command};
+use bowline::{Client, Server};
 use bowline_core::era::{Dialect, Dialects, HttpTransportKind};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 
 use crate::column::{Column, HttpVersion, ResponseMode, Transport};
 use crate::observer::{Observer, Report};
-use crate::tools;
+use crate::tools::{self, Extensions};
 
 /// The server's end of a connection.
 #[derive(Debug)]
@@ -46,23 +46,23 @@ pub(crate) enum ServerLocation {
 pub(crate) async fn serve_and_connect(
     column: Column,
     location: ServerLocation,
+    extensions: &Extensions,
     observer: &Observer,
 ) -> (ClientBuilder, ServerEnd) {
+    let server = || tools::server(&observer.handlers, extensions);
     match column.transport {
-        Transport::InProcess => (
-            Client::in_process(&tools::server(&observer.handlers)),
-            ServerEnd::InProcess,
-        ),
+        Transport::InProcess => (Client::in_process(&server()), ServerEnd::InProcess),
         Transport::Memory => {
             let (near, far) = wire::memory();
             let far = RecordingWire::with_record(far, &observer.record);
-            let (peer, serving) = tools::server(&observer.handlers).serve_counted(far);
+            let (peer, serving) = server().serve_counted(far);
             let serving = tokio::spawn(async { drop(serving.await) });
             (Client::from_wire(near), ServerEnd::Memory(peer, serving))
         }
         Transport::Stdio => {
             let (program, reported) = (std::env::current_exe().unwrap(), observer.clone());
             let child = Command::new(program).args(["--serve", &column.to_string()]);
+            let child = child.args(extensions.to_arguments());
             let child = child.on_stderr(move |line| reported.read_report(line));
             (Client::spawn(child), ServerEnd::Child)
         }
@@ -70,13 +70,13 @@ pub(crate) async fn serve_and_connect(
             let (url, server_end) = match location {
                 ServerLocation::ThisProcess => {
                     let (listener, url) = listen().await;
-                    let service = service(column, observer);
+                    let service = service(column, &server());
                     let serving =
                         serve_recorded(service.clone(), listener, observer.record.clone());
                     (url, ServerEnd::Http(service, tokio::spawn(serving)))
                 }
                 ServerLocation::ChildProcess => {
-                    let (child, listening) = spawn(column, observer);
+                    let (child, listening) = spawn(column, extensions, observer);
                     (observer.url().await, ServerEnd::HttpChild(child, listening))
                 }
             };
@@ -90,8 +90,8 @@ pub(crate) async fn serve_and_connect(
     }
 }
 
-fn service(column: Column, observer: &Observer) -> HttpService {
-    let (service, legacy) = (tools::server(&observer.handlers).http(), Legacy::sessions());
+fn service(column: Column, server: &Server) -> HttpService {
+    let (service, legacy) = (server.http(), Legacy::sessions());
     match column.transport {
         Transport::HttpSse(_) => {
             // HTTP+SSE only, so that clients do not negotiate a newer transport.
@@ -113,10 +113,11 @@ async fn listen() -> (TcpListener, String) {
 }
 
 /// Starts this program as a server, and a task that reads its reports.
-fn spawn(column: Column, observer: &Observer) -> (Child, JoinHandle<()>) {
+fn spawn(column: Column, extensions: &Extensions, observer: &Observer) -> (Child, JoinHandle<()>) {
     let mut command = tokio::process::Command::new(std::env::current_exe().unwrap());
     let command = command
         .args(["--serve", &column.to_string()])
+        .args(extensions.to_arguments())
         .kill_on_drop(true);
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -130,16 +131,17 @@ fn spawn(column: Column, observer: &Observer) -> (Child, JoinHandle<()>) {
 }
 
 /// Runs the server of this column; the main function of a child process.
-pub(crate) async fn serve(column: Column) {
+pub(crate) async fn serve(column: Column, extensions: Extensions) {
     let observer = Observer::reporting();
+    let server = tools::server(&observer.handlers, &extensions);
     Report::ProcessId(std::process::id().try_into().unwrap()).write();
     if column.transport == Transport::Stdio {
         let wire = RecordingWire::with_record(wire::stdio().unwrap(), &observer.record);
-        return tools::server(&observer.handlers).serve(wire).await.unwrap();
+        return server.serve(wire).await.unwrap();
     }
     let (listener, url) = listen().await;
     Report::Url(url).write();
-    serve_recorded(service(column, &observer), listener, observer.record).await;
+    serve_recorded(service(column, &server), listener, observer.record).await;
 }
 
 impl ServerEnd {

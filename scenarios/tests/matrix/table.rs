@@ -140,6 +140,10 @@ at the server's end of the wire. In memory, where the server is not a process, i
 | memory, stdio, HTTP+SSE | one `notifications/cancelled` with the request's id and the reason |
 | HTTP at 2026-07-28 | the client closes the response of the request, and posts nothing |
 | HTTP before that | one `notifications/cancelled` is posted, and the response ends with error -32800 |
+| a task, on every wire | one `tasks/cancel`, also for a dropped call that waits; none if the task expires |
+
+A ✓ for a task also means that its handler started once in each process that ran it, and that its record ended as
+cancelled, or as failed if it expired.
 ";
 const SOAK: &str = "
 ## Many calls

@@ -8,6 +8,7 @@ mod http_server;
 mod local;
 mod stdio_server;
 mod subscriptions;
+mod tasks;
 mod threads;
 
 use crate::measure::Row;
@@ -32,6 +33,7 @@ pub(crate) const LEGS: &[(&str, Leg)] = &[
     ("sizes", http_server::sizes),
     ("local", local::both_ends),
     ("threads", threads::one_and_two_cores),
+    ("tasks", tasks::short),
     ("growth", growth::curves),
     ("build", build::cold),
 ];

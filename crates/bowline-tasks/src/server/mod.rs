@@ -59,9 +59,9 @@ use store_errors::to_rpc_error;
 ///
 /// # Durability
 ///
-/// The process that runs a task has a lease, which it renews every 2 seconds. If it dies, another process with the same
-/// store claims the task after at most 6 seconds. If the tool is [resumable](TaskSettings::resumable), its handler runs
-/// again from its beginning there:
+/// The process that runs a task has a lease of 6 seconds, which it renews every 2 seconds. If it dies, another process
+/// with the same store claims the task within 8 seconds: it looks for expired leases every 2 seconds. If the tool is
+/// [resumable](TaskSettings::resumable), its handler runs again from its beginning there:
 ///
 /// - [`Context::step`], `once` and `recall` return what was stored and do not run again. A step that was interrupted runs
 ///   again (at least once), or fails the task if the tool says [at most once](TaskSettings::at_most_once).
