@@ -73,10 +73,13 @@ pub(super) async fn create(
     let jobs = env.jobs.clone();
     // Before the record exists: this future may be dropped while it is stored.
     cx.on_discarded(move || drop(jobs.send(Job::Discard(id))));
-    let record = env
-        .store
-        .create(details.into_task(id, env, journal))
-        .await?;
+    let created = env.store.create(details.into_task(id, env, journal)).await;
+    let record = created.inspect_err(|error| {
+        // It may be stored all the same. The caller is told that it is not, or goes on as a call: it must not run too.
+        if matches!(error, StoreError::Unavailable { .. }) {
+            drop(env.send(Job::Discard(id)));
+        }
+    })?;
     let run = Arc::new(TaskRun::new(env.store.clone(), record.clone()));
     // Before the caller learns the id, so that no change of the record is missed.
     env.runs.insert(&run);

@@ -13,7 +13,7 @@ use super::Env;
 use super::lease::keep_leases;
 use super::run::{Stop, shown};
 use super::run_task::{TaskToRun, delete, run_task};
-use super::runs::Registered;
+use super::runs::{Discarded, Registered};
 use super::store_errors::chain;
 use crate::TaskId;
 use crate::store::{ChangeHint, RunMode};
@@ -82,8 +82,11 @@ fn start(env: &Env, running: &mut JoinSet<()>, job: Job) {
             if let Some(run) = env.runs.get(id) {
                 run.stop(Stop::Discard);
             }
-            let store = env.store.clone();
-            running.spawn(async move { delete(&*store, id).await });
+            let (store, discarded) = (env.store.clone(), Discarded::new(env.runs.clone(), id));
+            running.spawn(async move {
+                let _discarded = discarded;
+                delete(&*store, id).await;
+            });
         }
         Job::Finish(tool) => {
             running.spawn(async move { drop(tool.await) });
