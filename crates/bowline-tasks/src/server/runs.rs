@@ -18,8 +18,13 @@ pub(super) struct RunTable {
 }
 
 impl RunTable {
+    /// Adds a run, unless a later one of the same task is there.
     pub(super) fn insert(&self, run: &Arc<TaskRun>) {
-        self.runs.lock().insert(run.id, run.clone());
+        let mut runs = self.runs.lock();
+        let is_later = |known: &Arc<TaskRun>| known.fence.attempt > run.fence.attempt;
+        if !runs.get(&run.id).is_some_and(is_later) {
+            runs.insert(run.id, run.clone());
+        }
     }
 
     pub(super) fn get(&self, id: TaskId) -> Option<Arc<TaskRun>> {

@@ -78,3 +78,22 @@ async fn a_discarded_task_does_not_run_after_the_store_was_away() {
 
     assert_eq!(runs.get(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_was_claimed_before_its_creator_knew_it_runs_once() {
+    let (store, runs) = (FaultyStore::new(&store()), Counter::default());
+    // Between two renewals.
+    store.delay_creation(21 * SECOND);
+    let server = server(Tasks::new(store), [counts(&runs)]);
+    let mut client = TestClient::new(&server);
+
+    let params = json!({"name": "counts", "arguments": {}});
+    let request = client.send("tools/call", params);
+    sleep(15 * SECOND).await;
+    assert_eq!(runs.get(), 1);
+    let created = client.answer(request).await.unwrap();
+    let id = created["taskId"].as_str().unwrap().to_owned();
+
+    client.wait_for(&id, "completed").await;
+    assert_eq!(runs.get(), 1);
+}
