@@ -277,6 +277,11 @@ impl TaskRun {
         false
     }
 
+    /// Counts effects that began before the call became this task.
+    pub(super) fn adopt_effects(&self, count: usize) {
+        self.drain.lock().open_effects += count;
+    }
+
     /// Counts an effect that has finished.
     pub(super) fn finish_effect(&self) {
         let mut drain = self.drain.lock();

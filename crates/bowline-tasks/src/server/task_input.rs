@@ -48,6 +48,11 @@ impl TaskInput {
         }
     }
 
+    /// Counts effects that began before the call became the task: they are finished here.
+    pub(super) fn adopt_effects(&self, count: usize) {
+        self.run.adopt_effects(count);
+    }
+
     /// Appends an entry, and tries again while the store fails in a way that may pass. Never returns after the lease
     /// was lost: the handler is dropped then.
     async fn append(&self, entry: JournalEntry) -> Result<Appended, InputError> {
@@ -127,7 +132,9 @@ impl TaskInput {
         }
         if self.run.run_mode == RunMode::AtMostOnce {
             let entry = JournalEntry::new(JournalKind::Started, key, Json::null());
-            if let Appended::Existing(_) = self.append(entry).await? {
+            let appended = self.append(entry).await;
+            let appended = appended.inspect_err(|_| self.run.finish_effect())?;
+            if let Appended::Existing(_) = appended {
                 self.run.stop(Stop::Fail(interrupted(key)));
                 pending::<()>().await;
             }

@@ -100,3 +100,35 @@ async fn a_task_that_does_not_end_within_the_grace_period_is_dropped_and_fails_e
     let reason = "the process that ran the task has ended, and its tool cannot be resumed";
     assert_eq!(failed["error"]["message"], reason);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_began_before_its_call_became_a_task_is_finished_too() {
+    let effects = Counter::default();
+    let performed = effects.clone();
+    let works = move |cx: Context| {
+        let effects = performed.clone();
+        async move {
+            let step = async {
+                sleep(10 * SECOND).await;
+                effects.add()
+            };
+            cx.step("pay", step).await?;
+            sleep(10 * SECOND).await;
+            Ok::<_, InputError>("paid")
+        }
+    };
+    let settings = TaskSettings::new().at_most_once().after(SECOND);
+    let works = Tool::new("works", works).with_settings(settings);
+    let store = store();
+    let first = server(Tasks::new(store.clone()), [works.clone()]);
+    let second = server(Tasks::new(store), [works]);
+    let id = TestClient::new(&first).start("works").await;
+    let mut client = TestClient::new(&second);
+    client.get(&id).await.unwrap();
+
+    first.shut_down(60 * SECOND);
+    let done = client.wait_for(&id, "completed").await;
+
+    assert_eq!(done["result"]["content"][0]["text"], "paid");
+    assert_eq!(effects.get(), 1);
+}
