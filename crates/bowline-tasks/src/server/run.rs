@@ -125,6 +125,14 @@ impl TaskRun {
         });
     }
 
+    /// Returns whether the run has stopped and writes no outcome.
+    pub(super) fn has_given_up(&self) -> bool {
+        match &self.view.borrow().stop {
+            Some(Stop::Lost | Stop::Release | Stop::Discard) => true,
+            Some(Stop::Fail(_)) | None => false,
+        }
+    }
+
     /// Keeps the error of a question that was not asked because a check failed.
     pub(super) fn reject(&self, error: &InputError) {
         let rejected = (error.to_string(), error.to_rpc_error());

@@ -1,7 +1,7 @@
 //! Tasks of a server that shuts down.
 
 use bowline::exchange::InputError;
-use bowline::{Context, Tool};
+use bowline::{CancelMode, Context, Tool};
 use bowline_tasks::{TaskSettings, Tasks};
 use tokio::time::{Instant, sleep};
 
@@ -131,4 +131,28 @@ async fn a_step_that_began_before_its_call_became_a_task_is_finished_too() {
 
     assert_eq!(done["result"]["content"][0]["text"], "paid");
     assert_eq!(effects.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_released_task_is_taken_over_although_its_handler_runs_on() {
+    let runs = Counter::default();
+    let counted = runs.clone();
+    let saves = Tool::new("saves", move || {
+        counted.add();
+        std::future::pending::<String>()
+    });
+    let saves = saves.cancel_mode(CancelMode::Signal);
+    let saves = saves.with_settings(TaskSettings::new().resumable());
+    let store = store();
+    let first = server(Tasks::new(store.clone()), [saves.clone()]);
+    let id = TestClient::new(&first).start("saves").await;
+    sleep(SECOND).await;
+
+    first.shut_down(60 * SECOND);
+    sleep(3 * SECOND).await;
+    let second = server(Tasks::new(store), [saves]);
+    TestClient::new(&second).get(&id).await.unwrap();
+    sleep(3 * SECOND).await;
+
+    assert_eq!(runs.get(), 2);
 }
