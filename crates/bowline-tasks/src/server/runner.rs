@@ -59,8 +59,16 @@ async fn run_jobs(env: &Env, server: &WeakServer, mut jobs: UnboundedReceiver<Jo
                 drain(env);
             }
         }
-        if is_draining && running.is_empty() && jobs.is_empty() {
-            return;
+        if is_draining && running.is_empty() {
+            // Later jobs are refused, and their senders delete the task. None that was sent before is lost.
+            jobs.close();
+            match jobs.recv().await {
+                Some(job) => {
+                    start(env, &mut running, job);
+                    drain(env);
+                }
+                None => return,
+            }
         }
     }
 }
