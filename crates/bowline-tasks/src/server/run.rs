@@ -38,6 +38,8 @@ pub(super) struct TaskRun {
 pub(super) struct RunView {
     pub(super) record: TaskRecord,
     pub(super) stop: Option<Stop>,
+    /// Whether the handler runs on after the stop, because it wants to end by itself.
+    pub(super) is_unheard: bool,
 }
 
 /// Why a run must stop before its handler has an outcome.
@@ -84,7 +86,11 @@ impl TaskRun {
             fence: record.fence(),
             run_mode: record.run_mode,
             store,
-            view: watch::Sender::new(RunView { record, stop: None }),
+            view: watch::Sender::new(RunView {
+                record,
+                stop: None,
+                is_unheard: false,
+            }),
             outbox: Mutex::default(),
             outbox_filled: Notify::new(),
             drain: Mutex::default(),
@@ -123,6 +129,16 @@ impl TaskRun {
             view.stop.get_or_insert(stop);
             is_first
         });
+    }
+
+    /// Marks that the handler runs on after the stop.
+    pub(super) fn set_unheard(&self) {
+        self.view.send_modify(|view| view.is_unheard = true);
+    }
+
+    /// Waits, after a stop, until the handler is dropped. Returns if it is not, because it wants to end by itself.
+    pub(super) async fn unheard(&self) {
+        self.wait_for(|view| view.is_unheard.then_some(())).await;
     }
 
     /// Returns whether the run has stopped and writes no outcome.

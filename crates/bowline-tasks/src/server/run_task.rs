@@ -49,6 +49,7 @@ pub(super) async fn run_task(task: TaskToRun) {
             end(&run, stop).await;
             if let Some(unheard) = unheard {
                 // It wants to end by itself. Its outcome is not stored.
+                run.set_unheard();
                 drop(unheard.await);
             }
         }

@@ -53,8 +53,15 @@ impl TaskInput {
         self.run.adopt_effects(count);
     }
 
-    /// Appends an entry, and tries again while the store fails in a way that may pass. Never returns after the lease
-    /// was lost: the handler is dropped then.
+    /// Returns the error of a handler that runs on after its run has stopped. Never returns for any other: it is
+    /// dropped.
+    async fn ended(&self) -> InputError {
+        self.run.unheard().await;
+        InputError::RequestEnded
+    }
+
+    /// Appends an entry, and tries again while the store fails in a way that may pass. [Ends](Self::ended) after the
+    /// lease was lost.
     async fn append(&self, entry: JournalEntry) -> Result<Appended, InputError> {
         let run = &self.run;
         let mut backoff = Backoff::new(MAX_APPEND_DELAY);
@@ -62,7 +69,7 @@ impl TaskInput {
             match run.store.append(run.id, run.fence, entry.clone()).await {
                 Ok(Appended::LeaseLost) => {
                     run.stop(Stop::Lost);
-                    pending::<()>().await;
+                    return Err(self.ended().await);
                 }
                 Ok(appended) => return Ok(appended),
                 Err(error) if is_passing(&error) => {
@@ -128,7 +135,7 @@ impl TaskInput {
             return Ok(known);
         }
         if !self.run.begin_effect() {
-            pending::<()>().await;
+            return Err(self.ended().await);
         }
         if self.run.run_mode == RunMode::AtMostOnce {
             let entry = JournalEntry::new(JournalKind::Started, key, Json::null());
@@ -136,7 +143,7 @@ impl TaskInput {
             let appended = appended.inspect_err(|_| self.run.finish_effect())?;
             if let Appended::Existing(_) = appended {
                 self.run.stop(Stop::Fail(interrupted(key)));
-                pending::<()>().await;
+                return Err(self.ended().await);
             }
         }
         Ok(None)
