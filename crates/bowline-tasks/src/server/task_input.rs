@@ -134,7 +134,9 @@ impl TaskInput {
         if known.is_some() {
             return Ok(known);
         }
-        if !self.run.begin_effect() {
+        // Another process may run the handler meanwhile.
+        let is_lost = self.is_journalled() && self.run.has_given_up();
+        if is_lost || !self.run.begin_effect() {
             return Err(self.ended().await);
         }
         if self.run.run_mode == RunMode::AtMostOnce {
