@@ -38,7 +38,8 @@ pub(super) struct TaskRun {
 pub(super) struct RunView {
     pub(super) record: TaskRecord,
     pub(super) stop: Option<Stop>,
-    /// Whether the handler runs on after the stop, because it wants to end by itself.
+    /// Whether the handler has ended or is stopped. What is left of it may run on: parts that it has spawned, or all of
+    /// it, if it wants to end by itself.
     pub(super) is_unheard: bool,
 }
 
@@ -131,12 +132,12 @@ impl TaskRun {
         });
     }
 
-    /// Marks that the handler runs on after the stop.
+    /// Marks that the handler has ended, or is stopped and not dropped.
     pub(super) fn set_unheard(&self) {
         self.view.send_modify(|view| view.is_unheard = true);
     }
 
-    /// Waits, after a stop, until the handler is dropped. Returns if it is not, because it wants to end by itself.
+    /// Waits, after a stop, until the handler is dropped. Returns for what is left of it and runs on.
     pub(super) async fn unheard(&self) {
         self.wait_for(|view| view.is_unheard.then_some(())).await;
     }

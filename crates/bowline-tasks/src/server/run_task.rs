@@ -43,13 +43,16 @@ pub(super) async fn run_task(task: TaskToRun) {
         () = write_outbox(&run) => Err(Stop::Lost),
     };
     match ended {
-        Ok(outcome) => finish(&run, task_outcome(&run, outcome)).await,
+        Ok(outcome) => {
+            run.set_unheard();
+            finish(&run, task_outcome(&run, outcome)).await;
+        }
         Err(stop) => {
             let unheard = signal_or_drop(tool);
+            run.set_unheard();
             end(&run, stop).await;
             if let Some(unheard) = unheard {
                 // It wants to end by itself. Its outcome is not stored.
-                run.set_unheard();
                 drop(unheard.await);
             }
         }

@@ -53,8 +53,8 @@ impl TaskInput {
         self.run.adopt_effects(count);
     }
 
-    /// Returns the error of a handler that runs on after its run has stopped. Never returns for any other: it is
-    /// dropped.
+    /// Returns the error for what is left of a handler after its run has stopped. Never returns for the others: they
+    /// are dropped.
     async fn ended(&self) -> InputError {
         self.run.unheard().await;
         InputError::RequestEnded
