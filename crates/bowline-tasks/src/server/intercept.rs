@@ -9,7 +9,7 @@ use bowline_types::{ErrorCode, Json, ProgressToken, RpcError};
 use tokio::time::Instant;
 
 use super::convert::run_as_call;
-use super::run::TaskRun;
+use super::run::{Stop, TaskRun};
 use super::run_task::{TaskToRun, delete};
 use super::runner::Job;
 use super::saved_call::CallDetails;
@@ -81,11 +81,22 @@ pub(super) async fn create(
     let jobs = env.jobs.clone();
     // Before the record exists: this future may be dropped while it is stored.
     cx.on_discarded(move || drop(jobs.send(Job::Discard(id))));
-    let record = env
-        .store
-        .create(details.into_task(id, env, journal))
-        .await?;
+    let started = Instant::now();
+    let created = env.store.create(details.into_task(id, env, journal)).await;
+    let record = created.inspect_err(|error| {
+        // It may be stored all the same. The caller is told that it is not, or goes on as a call: it must not run too.
+        if matches!(error, StoreError::Unavailable { .. }) {
+            drop(env.send(Job::Discard(id)));
+        }
+    })?;
     let run = Arc::new(TaskRun::new(env.store.clone(), record.clone()));
+    if started.elapsed() >= env.options.lease {
+        // The lease may have ended before it was known here, and another run may have begun. Then this one must not.
+        match env.store.read(id).await {
+            Ok(Some(current)) => run.deliver(current),
+            Ok(None) | Err(_) => run.stop(Stop::Lost),
+        }
+    }
     // Before the caller learns the id, so that no change of the record is missed.
     env.runs.insert(&run);
     Ok((record, run))

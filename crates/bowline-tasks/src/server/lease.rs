@@ -51,7 +51,9 @@ pub(super) async fn keep_leases(env: &Env, server: &WeakServer) -> Infallible {
 
 /// Renews all leases of this process with one statement.
 async fn renew(env: &Env) -> Result<(), StoreError> {
-    let runs = env.runs.all();
+    let mut runs = env.runs.all();
+    // A handler that was only signalled may run on for long, and must not keep others from taking its task over.
+    runs.retain(|run| !run.has_given_up());
     if runs.is_empty() {
         return Ok(());
     }

@@ -85,6 +85,8 @@ impl Listener {
                     changed.insert(id);
                     backoff.wait().await;
                 }
+                // A store in memory never waits. The subscriber reads while this does, so its queue does not overflow.
+                tokio::task::yield_now().await;
             }
             if self.seen.is_empty() {
                 return;

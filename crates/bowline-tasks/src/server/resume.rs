@@ -29,6 +29,9 @@ pub(super) enum Resumed {
 
 /// Takes over a task that was claimed.
 pub(super) async fn resume(env: &Env, server: &WeakServer, record: TaskRecord) -> Resumed {
+    if env.runs.is_discarded(record.id) {
+        return Resumed::Yes; // it is deleted as soon as the store lets it
+    }
     if let Some(earlier) = env.runs.get(record.id) {
         // This process lost the lease and claimed it itself; the earlier run can write nothing any more.
         earlier.stop(Stop::Lost);

@@ -38,6 +38,9 @@ pub(super) struct TaskRun {
 pub(super) struct RunView {
     pub(super) record: TaskRecord,
     pub(super) stop: Option<Stop>,
+    /// Whether the handler has ended or is stopped. What is left of it may run on: parts that it has spawned, or all of
+    /// it, if it wants to end by itself.
+    pub(super) is_unheard: bool,
 }
 
 /// Why a run must stop before its handler has an outcome.
@@ -84,7 +87,11 @@ impl TaskRun {
             fence: record.fence(),
             run_mode: record.run_mode,
             store,
-            view: watch::Sender::new(RunView { record, stop: None }),
+            view: watch::Sender::new(RunView {
+                record,
+                stop: None,
+                is_unheard: false,
+            }),
             outbox: Mutex::default(),
             outbox_filled: Notify::new(),
             drain: Mutex::default(),
@@ -123,6 +130,24 @@ impl TaskRun {
             view.stop.get_or_insert(stop);
             is_first
         });
+    }
+
+    /// Marks that the handler has ended, or is stopped and not dropped.
+    pub(super) fn set_unheard(&self) {
+        self.view.send_modify(|view| view.is_unheard = true);
+    }
+
+    /// Waits, after a stop, until the handler is dropped. Returns for what is left of it and runs on.
+    pub(super) async fn unheard(&self) {
+        self.wait_for(|view| view.is_unheard.then_some(())).await;
+    }
+
+    /// Returns whether the run has stopped and writes no outcome.
+    pub(super) fn has_given_up(&self) -> bool {
+        match &self.view.borrow().stop {
+            Some(Stop::Lost | Stop::Release | Stop::Discard) => true,
+            Some(Stop::Fail(_)) | None => false,
+        }
     }
 
     /// Keeps the error of a question that was not asked because a check failed.
@@ -275,6 +300,11 @@ impl TaskRun {
         drop(drain);
         self.stop(Stop::Release);
         false
+    }
+
+    /// Counts effects that began before the call became this task.
+    pub(super) fn adopt_effects(&self, count: usize) {
+        self.drain.lock().open_effects += count;
     }
 
     /// Counts an effect that has finished.

@@ -10,7 +10,7 @@ use bowline_types::{CallToolResult, ContentBlock, ErrorCode, Json, RpcError};
 use tokio::time::{Instant, sleep_until};
 
 use super::retry::Backoff;
-use super::run::{Outbox, Stop, TaskRun, Written, shown};
+use super::run::{Outbox, Stop, TaskRun, Written, is_passing, shown};
 use super::store_errors::{chain, to_rpc_error};
 use crate::TaskId;
 use crate::store::{TaskChange, TaskOutcome, TaskRecord, TaskStore};
@@ -43,9 +43,13 @@ pub(super) async fn run_task(task: TaskToRun) {
         () = write_outbox(&run) => Err(Stop::Lost),
     };
     match ended {
-        Ok(outcome) => finish(&run, task_outcome(&run, outcome)).await,
+        Ok(outcome) => {
+            run.set_unheard();
+            finish(&run, task_outcome(&run, outcome)).await;
+        }
         Err(stop) => {
             let unheard = signal_or_drop(tool);
+            run.set_unheard();
             end(&run, stop).await;
             if let Some(unheard) = unheard {
                 // It wants to end by itself. Its outcome is not stored.
@@ -246,18 +250,21 @@ pub(super) fn expired() -> RpcError {
     RpcError::new(ErrorCode::INTERNAL_ERROR, message)
 }
 
-/// Deletes a task whose id the caller never got.
+/// Deletes a task whose id the caller never got, and tries again while the store fails in a way that may pass: a task
+/// that is left would be claimed and run.
 pub(super) async fn delete(store: &dyn TaskStore, id: TaskId) {
     let mut backoff = Backoff::new(MAX_DELETE_DELAY);
-    for _ in 0..DELETE_ATTEMPTS {
-        match store.delete(id).await {
-            Ok(_) => return,
-            Err(error) => {
-                let error = chain(&error);
-                tracing::warn!(task = %shown(id), %error, "failed to delete a task");
-                backoff.wait().await;
-            }
+    let mut is_logged = false;
+    while let Err(error) = store.delete(id).await {
+        if !is_logged {
+            let error = chain(&error);
+            tracing::warn!(task = %shown(id), %error, "failed to delete a task");
+            is_logged = true;
         }
+        if !is_passing(&error) {
+            return; // it stays until its time to live ends
+        }
+        backoff.wait().await;
     }
 }
 
@@ -282,5 +289,3 @@ impl Drop for UnstoredOutcome {
 
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_DELETE_DELAY: Duration = Duration::from_secs(1);
-/// Then the record stays until its time to live ends.
-const DELETE_ATTEMPTS: usize = 6;

@@ -13,7 +13,7 @@ use super::Env;
 use super::lease::keep_leases;
 use super::run::{Stop, shown};
 use super::run_task::{TaskToRun, delete, run_task};
-use super::runs::Registered;
+use super::runs::{Discarded, Registered};
 use super::store_errors::chain;
 use crate::TaskId;
 use crate::store::{ChangeHint, RunMode};
@@ -59,8 +59,16 @@ async fn run_jobs(env: &Env, server: &WeakServer, mut jobs: UnboundedReceiver<Jo
                 drain(env);
             }
         }
-        if is_draining && running.is_empty() && jobs.is_empty() {
-            return;
+        if is_draining && running.is_empty() {
+            // Later jobs are refused, and their senders delete the task. None that was sent before is lost.
+            jobs.close();
+            match jobs.recv().await {
+                Some(job) => {
+                    start(env, &mut running, job);
+                    drain(env);
+                }
+                None => return,
+            }
         }
     }
 }
@@ -82,8 +90,11 @@ fn start(env: &Env, running: &mut JoinSet<()>, job: Job) {
             if let Some(run) = env.runs.get(id) {
                 run.stop(Stop::Discard);
             }
-            let store = env.store.clone();
-            running.spawn(async move { delete(&*store, id).await });
+            let (store, discarded) = (env.store.clone(), Discarded::new(env.runs.clone(), id));
+            running.spawn(async move {
+                let _discarded = discarded;
+                delete(&*store, id).await;
+            });
         }
         Job::Finish(tool) => {
             running.spawn(async move { drop(tool.await) });

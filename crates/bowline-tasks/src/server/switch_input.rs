@@ -144,6 +144,7 @@ impl Conversion<'_> {
     /// Passes everything to the task from now on.
     pub(super) fn become_task(mut self, input: Arc<TaskInput>) {
         self.is_done = true;
+        input.adopt_effects(self.input.recorded.lock().open_effects.len());
         self.input.mode.send_replace(Mode::Task(input));
         *self.input.recorded.lock() = Recorded::default();
     }

@@ -49,8 +49,20 @@ impl TaskInput {
         }
     }
 
-    /// Appends an entry, and tries again while the store fails in a way that may pass. Never returns after the lease
-    /// was lost: the handler is dropped then.
+    /// Counts effects that began before the call became the task: they are finished here.
+    pub(super) fn adopt_effects(&self, count: usize) {
+        self.run.adopt_effects(count);
+    }
+
+    /// Returns the error for what is left of a handler after its run has stopped. Never returns for the others: they
+    /// are dropped.
+    async fn ended(&self) -> InputError {
+        self.run.unheard().await;
+        InputError::RequestEnded
+    }
+
+    /// Appends an entry, and tries again while the store fails in a way that may pass. [Ends](Self::ended) after the
+    /// lease was lost.
     async fn append(&self, entry: JournalEntry) -> Result<Appended, InputError> {
         let run = &self.run;
         let mut backoff = Backoff::new(MAX_APPEND_DELAY);
@@ -58,7 +70,7 @@ impl TaskInput {
             match run.store.append(run.id, run.fence, entry.clone()).await {
                 Ok(Appended::LeaseLost) => {
                     run.stop(Stop::Lost);
-                    pending::<()>().await;
+                    return Err(self.ended().await);
                 }
                 Ok(appended) => return Ok(appended),
                 Err(error) if is_passing(&error) => {
@@ -123,14 +135,18 @@ impl TaskInput {
         if known.is_some() {
             return Ok(known);
         }
-        if !self.run.begin_effect() {
-            pending::<()>().await;
+        // Another process may run the handler meanwhile.
+        let is_lost = self.is_journalled() && self.run.has_given_up();
+        if is_lost || !self.run.begin_effect() {
+            return Err(self.ended().await);
         }
         if self.run.run_mode == RunMode::AtMostOnce {
             let entry = JournalEntry::new(JournalKind::Started, key, Json::null());
-            if let Appended::Existing(_) = self.append(entry).await? {
+            let appended = self.append(entry).await;
+            let appended = appended.inspect_err(|_| self.run.finish_effect())?;
+            if let Appended::Existing(_) = appended {
                 self.run.stop(Stop::Fail(interrupted(key)));
-                pending::<()>().await;
+                return Err(self.ended().await);
             }
         }
         Ok(None)

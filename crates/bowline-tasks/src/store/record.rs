@@ -160,7 +160,9 @@ impl TaskRecord {
         let principal = self.principal.as_ref().map_or(0, |name| name.len());
         let message = self.status_message.as_ref().map_or(0, String::len);
         let request = self.request.size();
-        RECORD_OVERHEAD + principal + request + message + inputs.sum::<usize>() + outcome
+        // Charged from the beginning, so that a task can fail with a reason however little room is left.
+        let ending = (message + outcome).max(ENDING_RESERVE);
+        RECORD_OVERHEAD + principal + request + inputs.sum::<usize>() + ending
     }
 }
 
@@ -513,6 +515,8 @@ pub(super) fn whole_millis(duration: Duration) -> Duration {
 
 /// Approximates what a store needs for a record besides its texts.
 const RECORD_OVERHEAD: usize = 512;
+/// The room for the status message and the outcome of a task that fails.
+const ENDING_RESERVE: usize = 1024;
 /// Approximates what a store needs for a question or an answer besides its texts.
 const INPUT_OVERHEAD: usize = 64;
 const DEFAULT_REMOVAL_DELAY: Duration = Duration::from_secs(60);

@@ -143,3 +143,54 @@ async fn a_cancel_that_the_handler_did_not_live_to_see_ends_the_task() {
 
     client.wait_for(&id, "cancelled").await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_wants_to_be_told_ends_although_it_can_store_nothing_any_more() {
+    let dropped = Counter::default();
+    let guard = dropped.clone();
+    let saves = move |cx: Context| {
+        let guard = guard.on_drop();
+        async move {
+            let _guard = guard;
+            cx.cancelled().await;
+            cx.step("save", async {}).await
+        }
+    };
+    let saves = Tool::new("saves", saves).cancel_mode(CancelMode::Signal);
+    let settings = TaskSettings::new().resumable().ttl(5 * SECOND);
+    let server = server(Tasks::new(store()), [saves.with_settings(settings)]);
+    let mut client = TestClient::new(&server);
+    let id = client.start("saves").await;
+
+    client.wait_for(&id, "failed").await;
+    sleep(SECOND).await;
+
+    assert_eq!(dropped.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_handler_has_spawned_ends_with_its_task() {
+    let dropped = Counter::default();
+    let guard = dropped.clone();
+    let spawns = move |cx: Context| {
+        let guard = guard.on_drop();
+        async move {
+            tokio::spawn(async move {
+                let _guard = guard;
+                sleep(5 * SECOND).await;
+                cx.step("save", async {}).await
+            });
+            std::future::pending::<String>().await
+        }
+    };
+    let spawns = Tool::new("spawns", spawns).with_settings(TaskSettings::new().resumable());
+    let server = server(Tasks::new(store()), [spawns]);
+    let mut client = TestClient::new(&server);
+    let id = client.start("spawns").await;
+    sleep(SECOND).await;
+
+    client.cancel(&id).await.unwrap();
+    sleep(5 * SECOND).await;
+
+    assert_eq!(dropped.get(), 1);
+}

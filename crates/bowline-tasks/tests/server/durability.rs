@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bowline::exchange::InputError;
-use bowline::{Context, Server, Tool, ToolError};
+use bowline::{CancelMode, Context, Server, Tool, ToolError};
 use bowline_tasks::store::MemoryStore;
 use bowline_tasks::{TaskSettings, Tasks};
 use schemars::JsonSchema;
@@ -420,4 +420,36 @@ async fn a_thousand_tasks_of_a_dead_process_end_once() {
         assert_eq!(client.get(id).await.unwrap()["status"], "completed");
     }
     assert_eq!((runs.get(), effects.get()), (2000, 1000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_runs_on_without_its_lease_begins_no_step() {
+    let (runs, effects) = (Counter::default(), Counter::default());
+    let (counted, performed) = (runs.clone(), effects.clone());
+    let saves = move |cx: Context| {
+        let (run, effects) = (counted.add(), performed.clone());
+        async move {
+            if run == 2 {
+                std::future::pending::<()>().await;
+            }
+            cx.cancelled().await;
+            cx.step("save", async { effects.add() }).await
+        }
+    };
+    let saves = Tool::new("saves", saves).cancel_mode(CancelMode::Signal);
+    let saves = saves.with_settings(TaskSettings::new().resumable());
+    let store = store();
+    let faulty = FaultyStore::new(&store);
+    let first = server(Tasks::new(faulty.clone()), [saves.clone()]);
+    let second = process(&store, &saves);
+    let id = TestClient::new(&first).start("saves").await;
+    TestClient::new(&second).get(&id).await.unwrap();
+    sleep(SECOND).await;
+
+    faulty.set_down(true);
+    sleep(10 * SECOND).await;
+    faulty.set_down(false);
+    sleep(10 * SECOND).await;
+
+    assert_eq!((runs.get(), effects.get()), (2, 0));
 }

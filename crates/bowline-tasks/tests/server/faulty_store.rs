@@ -19,6 +19,7 @@ pub(crate) struct FaultyStore {
     inner: Arc<MemoryStore>,
     is_down: Arc<AtomicBool>,
     creation_delay: Arc<Mutex<Duration>>,
+    loses_creations: Arc<AtomicBool>,
     feed: ChangeFeed,
 }
 
@@ -28,6 +29,7 @@ impl FaultyStore {
             inner: inner.clone(),
             is_down: Arc::default(),
             creation_delay: Arc::default(),
+            loses_creations: Arc::default(),
             feed: ChangeFeed::new(),
         }
     }
@@ -40,6 +42,11 @@ impl FaultyStore {
     /// Makes `create` return so long after the task was stored.
     pub(crate) fn delay_creation(&self, delay: Duration) {
         *self.creation_delay.lock().unwrap() = delay;
+    }
+
+    /// Makes `create` store the task and fail all the same, as if the connection were lost before its answer.
+    pub(crate) fn lose_creations(&self) {
+        self.loses_creations.store(true, Ordering::SeqCst);
     }
 
     fn access<'a, T: Send + 'a>(&self, operation: StoreFuture<'a, T>) -> StoreFuture<'a, T> {
@@ -61,7 +68,13 @@ impl TaskStore for FaultyStore {
         self.access(Box::pin(async move {
             let created = self.inner.create(task).await;
             pass(delay).await;
-            created
+            match self.loses_creations.load(Ordering::SeqCst) {
+                false => created,
+                true => Err(StoreError::Unavailable {
+                    store: "the store".into(),
+                    source: Arc::new(std::io::Error::other("a test")),
+                }),
+            }
         }))
     }
 

@@ -390,3 +390,29 @@ async fn an_unknown_id_is_invalid_whatever_it_looks_like() {
     messages.dedup();
     assert_eq!(messages, [json!("unknown task")]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_task_fails_once_if_its_principal_has_no_room_for_the_result() {
+    let runs = Counter::default();
+    let counted = runs.clone();
+    let large = Tool::new("large", move || {
+        counted.add();
+        std::future::ready("x".repeat(10_000))
+    });
+    let large = large.with_settings(TaskSettings::new().resumable());
+    // So that a new task fits, and hardly more.
+    let store = store();
+    let first = server(Tasks::new(store.clone()), [slow(), large.clone()]);
+    let id = TestClient::new(&first).start("slow").await;
+    let record = store.read(id.parse().unwrap()).await.unwrap().unwrap();
+    let limits = StoreLimits::new().max_bytes_per_principal(record.size() + 10);
+    let server = server(Tasks::new(store_with(limits)), [slow(), large]);
+    let mut client = TestClient::new(&server);
+
+    let id = client.start("large").await;
+    let failed = client.wait_for(&id, "failed").await;
+
+    let message = failed["error"]["message"].as_str().unwrap();
+    assert!(message.contains("too many bytes"), "{message}");
+    assert_eq!(runs.get(), 1);
+}

@@ -1,12 +1,14 @@
 //! `notifications/tasks`.
 
-use bowline::{Context, Tool, ToolError};
-use bowline_tasks::{TaskSettings, Tasks};
+use bowline::client::{Change, ChangeFilter};
+use bowline::{Client, Context, Server, Tool, ToolError};
+use bowline_tasks::store::{NewTask, StoreLimits, TaskStore as _};
+use bowline_tasks::{ReplicaId, TaskClient, TaskId, TaskSettings, Tasks};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::support::{SECOND, TestClient, accept, pass, server, store};
+use crate::support::{SECOND, TestClient, accept, pass, server, store, store_with};
 
 #[derive(Deserialize, JsonSchema)]
 struct Name {
@@ -85,5 +87,27 @@ async fn the_number_of_tasks_of_a_subscription_is_limited() {
             error["message"].as_str().unwrap().contains("`taskIds`"),
             "{error}"
         );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscriber_to_many_tasks_gets_the_state_of_each() {
+    let store = store_with(StoreLimits::new().max_unfinished_per_principal(2000));
+    let owner = ReplicaId::random().unwrap();
+    let mut ids = Vec::new();
+    for _ in 0..1024 {
+        let task = NewTask::new(TaskId::random().unwrap(), "x", owner, 3600 * SECOND);
+        ids.push(store.create(task).await.unwrap().id.to_string());
+    }
+    let server = Server::new("s", "1").extension(Tasks::new(store));
+    let client = Client::in_process(&server).extension(TaskClient::new());
+    let client = client.await.unwrap();
+
+    let filter = ChangeFilter::new().member("taskIds", json!(ids));
+    let mut subscription = client.subscribe(filter).await.unwrap();
+
+    for _ in &ids {
+        let change = subscription.next().await.unwrap();
+        assert!(matches!(change, Some(Change::Other(_))), "{change:?}");
     }
 }

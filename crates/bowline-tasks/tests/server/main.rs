@@ -7,6 +7,7 @@ mod support;
 
 mod cancel;
 mod convert;
+mod discard;
 mod durability;
 mod lifecycle;
 mod listen;

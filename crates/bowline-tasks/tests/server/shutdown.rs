@@ -1,7 +1,7 @@
 //! Tasks of a server that shuts down.
 
 use bowline::exchange::InputError;
-use bowline::{Context, Tool};
+use bowline::{CancelMode, Context, Tool};
 use bowline_tasks::{TaskSettings, Tasks};
 use tokio::time::Instant;
 
@@ -99,4 +99,60 @@ async fn a_task_that_does_not_end_within_the_grace_period_is_dropped_and_fails_e
     assert_eq!(dropped.get(), 1);
     let reason = "the process that ran the task has ended, and its tool cannot be resumed";
     assert_eq!(failed["error"]["message"], reason);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_began_before_its_call_became_a_task_is_finished_too() {
+    let effects = Counter::default();
+    let performed = effects.clone();
+    let works = move |cx: Context| {
+        let effects = performed.clone();
+        async move {
+            let step = async {
+                sleep(10 * SECOND).await;
+                effects.add()
+            };
+            cx.step("pay", step).await?;
+            sleep(10 * SECOND).await;
+            Ok::<_, InputError>("paid")
+        }
+    };
+    let settings = TaskSettings::new().at_most_once().after(SECOND);
+    let works = Tool::new("works", works).with_settings(settings);
+    let store = store();
+    let first = server(Tasks::new(store.clone()), [works.clone()]);
+    let second = server(Tasks::new(store), [works]);
+    let id = TestClient::new(&first).start("works").await;
+    let mut client = TestClient::new(&second);
+    client.get(&id).await.unwrap();
+
+    first.shut_down(60 * SECOND);
+    let done = client.wait_for(&id, "completed").await;
+
+    assert_eq!(done["result"]["content"][0]["text"], "paid");
+    assert_eq!(effects.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_released_task_is_taken_over_although_its_handler_runs_on() {
+    let runs = Counter::default();
+    let counted = runs.clone();
+    let saves = Tool::new("saves", move || {
+        counted.add();
+        std::future::pending::<String>()
+    });
+    let saves = saves.cancel_mode(CancelMode::Signal);
+    let saves = saves.with_settings(TaskSettings::new().resumable());
+    let store = store();
+    let first = server(Tasks::new(store.clone()), [saves.clone()]);
+    let id = TestClient::new(&first).start("saves").await;
+    sleep(SECOND).await;
+
+    first.shut_down(60 * SECOND);
+    sleep(3 * SECOND).await;
+    let second = server(Tasks::new(store), [saves]);
+    TestClient::new(&second).get(&id).await.unwrap();
+    sleep(3 * SECOND).await;
+
+    assert_eq!(runs.get(), 2);
 }

@@ -469,7 +469,7 @@ pub(crate) async fn quotas_apply_to_each_principal(make: &MakeStores) {
     let limits = limits
         .max_tasks_per_principal(3)
         .max_unfinished_per_principal(2);
-    let stores = make(limits.max_bytes_per_principal(4000));
+    let stores = make(limits.max_bytes_per_principal(6000));
     let new = || task(replica()).principal("ada");
     let create = |new| stores.first.create(new);
     let first = create(new().ttl(SECOND).removal_delay(SECOND))
@@ -488,7 +488,7 @@ pub(crate) async fn quotas_apply_to_each_principal(make: &MakeStores) {
 
     // What has expired does not count, even before it is removed.
     stores.clock.advance(SECOND * 2);
-    let long = Json::encode(&"x".repeat(3000)).unwrap();
+    let long = Json::encode(&"x".repeat(4000)).unwrap();
     expect_quota(create(new().arguments(long.clone())).await, Quota::Bytes);
     stores.second.delete(second.id).await.unwrap();
     let last = create(new().arguments(json("[]"))).await.unwrap();
@@ -506,8 +506,8 @@ pub(crate) async fn quotas_apply_to_each_principal(make: &MakeStores) {
 }
 
 pub(crate) async fn a_full_store_lets_its_tasks_finish(make: &MakeStores) {
-    let limits = StoreLimits::new().max_tasks(2).max_task_bytes(2000);
-    let stores = make(limits.max_bytes(3000));
+    let limits = StoreLimits::new().max_tasks(2).max_task_bytes(3000);
+    let stores = make(limits.max_bytes(5100));
     let long = Json::encode(&"x".repeat(900)).unwrap();
     let small = stores.first.create(task(replica())).await.unwrap();
     let large = task(replica()).arguments(long.clone());
@@ -520,7 +520,7 @@ pub(crate) async fn a_full_store_lets_its_tasks_finish(make: &MakeStores) {
         .first
         .update(large.id, large.version, grow.clone())
         .await;
-    let is_too_large = matches!(too_large, Err(StoreError::TooLarge { limit: 2000, .. }));
+    let is_too_large = matches!(too_large, Err(StoreError::TooLarge { limit: 3000, .. }));
     assert!(is_too_large, "{too_large:?}");
     let full = stores
         .first
@@ -545,6 +545,10 @@ pub(crate) async fn a_full_store_lets_its_tasks_finish(make: &MakeStores) {
     assert!(matches!(full, Err(StoreError::Full { .. })), "{full:?}");
     assert_eq!(stores.second.journal(small.id).await.unwrap(), [entry]);
 
+    // A task always has room for a short error and its message.
+    let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "no room");
+    let change = TaskChange::new().fail(error).status_message("no room");
+    done(stores.first.update(large.id, large.version, change).await);
     // The journal is removed in the same step, so the result fits.
     let change = TaskChange::new().complete(Json::encode(&"y".repeat(900)).unwrap());
     done(stores.first.update(small.id, small.version, change).await);
