@@ -163,7 +163,7 @@ async fn a_handler_that_wants_to_be_told_ends_although_it_can_store_nothing_any_
     let id = client.start("saves").await;
 
     client.wait_for(&id, "failed").await;
-    sleep(SECOND).await;
+    pass(SECOND).await;
 
     assert_eq!(dropped.get(), 1);
 }
@@ -177,7 +177,7 @@ async fn what_a_handler_has_spawned_ends_with_its_task() {
         async move {
             tokio::spawn(async move {
                 let _guard = guard;
-                sleep(5 * SECOND).await;
+                pass(5 * SECOND).await;
                 cx.step("save", async {}).await
             });
             std::future::pending::<String>().await
@@ -187,10 +187,10 @@ async fn what_a_handler_has_spawned_ends_with_its_task() {
     let server = server(Tasks::new(store()), [spawns]);
     let mut client = TestClient::new(&server);
     let id = client.start("spawns").await;
-    sleep(SECOND).await;
+    pass(SECOND).await;
 
     client.cancel(&id).await.unwrap();
-    sleep(5 * SECOND).await;
+    pass(5 * SECOND).await;
 
     assert_eq!(dropped.get(), 1);
 }

@@ -4,10 +4,9 @@ use bowline::exchange::InputError;
 use bowline::{Context, Tool};
 use bowline_tasks::{TaskSettings, Tasks};
 use serde_json::json;
-use tokio::time::sleep;
 
 use crate::faulty_store::FaultyStore;
-use crate::support::{Counter, SECOND, TestClient, server, store};
+use crate::support::{Counter, SECOND, TestClient, pass, server, store};
 
 /// A resumable tool that works for a while and counts its runs.
 fn counts(runs: &Counter) -> Tool {
@@ -15,7 +14,7 @@ fn counts(runs: &Counter) -> Tool {
     let counts = Tool::new("counts", move || {
         runs.add();
         async {
-            sleep(40 * SECOND).await;
+            pass(40 * SECOND).await;
             "done"
         }
     });
@@ -30,7 +29,7 @@ async fn a_task_that_was_stored_although_its_creation_failed_never_runs() {
     let mut client = TestClient::new(&server);
 
     let error = client.call("counts", json!({})).await.unwrap_err();
-    sleep(30 * SECOND).await;
+    pass(30 * SECOND).await;
 
     assert_eq!(error["data"]["isRetryable"], true, "{error}");
     assert_eq!(runs.get(), 0);
@@ -44,7 +43,7 @@ async fn a_call_that_stays_a_call_does_not_run_as_a_task_too() {
     let pays = move |cx: Context| {
         let effects = performed.clone();
         async move {
-            sleep(2 * SECOND).await;
+            pass(2 * SECOND).await;
             cx.step("pay", async { effects.add() }).await?;
             Ok::<_, InputError>("paid")
         }
@@ -54,7 +53,7 @@ async fn a_call_that_stays_a_call_does_not_run_as_a_task_too() {
     let server = server(Tasks::new(store), [pays]);
 
     let result = TestClient::new(&server).call("pays", json!({})).await;
-    sleep(30 * SECOND).await;
+    pass(30 * SECOND).await;
 
     assert_eq!(result.unwrap()["resultType"], "complete");
     assert_eq!(effects.get(), 1);
@@ -69,12 +68,12 @@ async fn a_discarded_task_does_not_run_after_the_store_was_away() {
 
     let params = json!({"name": "counts", "arguments": {}});
     let id = client.send("tools/call", params);
-    sleep(SECOND).await;
+    pass(SECOND).await;
     store.set_down(true);
     client.cancel_request(id);
-    sleep(60 * SECOND).await;
+    pass(60 * SECOND).await;
     store.set_down(false);
-    sleep(30 * SECOND).await;
+    pass(30 * SECOND).await;
 
     assert_eq!(runs.get(), 0);
 }
@@ -89,7 +88,7 @@ async fn a_task_that_was_claimed_before_its_creator_knew_it_runs_once() {
 
     let params = json!({"name": "counts", "arguments": {}});
     let request = client.send("tools/call", params);
-    sleep(15 * SECOND).await;
+    pass(15 * SECOND).await;
     assert_eq!(runs.get(), 1);
     let created = client.answer(request).await.unwrap();
     let id = created["taskId"].as_str().unwrap().to_owned();

@@ -444,12 +444,12 @@ async fn a_handler_that_runs_on_without_its_lease_begins_no_step() {
     let second = process(&store, &saves);
     let id = TestClient::new(&first).start("saves").await;
     TestClient::new(&second).get(&id).await.unwrap();
-    sleep(SECOND).await;
+    pass(SECOND).await;
 
     faulty.set_down(true);
-    sleep(10 * SECOND).await;
+    pass(10 * SECOND).await;
     faulty.set_down(false);
-    sleep(10 * SECOND).await;
+    pass(10 * SECOND).await;
 
     assert_eq!((runs.get(), effects.get()), (2, 0));
 }

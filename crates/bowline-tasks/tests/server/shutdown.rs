@@ -109,11 +109,11 @@ async fn a_step_that_began_before_its_call_became_a_task_is_finished_too() {
         let effects = performed.clone();
         async move {
             let step = async {
-                sleep(10 * SECOND).await;
+                pass(10 * SECOND).await;
                 effects.add()
             };
             cx.step("pay", step).await?;
-            sleep(10 * SECOND).await;
+            pass(10 * SECOND).await;
             Ok::<_, InputError>("paid")
         }
     };
@@ -146,13 +146,13 @@ async fn a_released_task_is_taken_over_although_its_handler_runs_on() {
     let store = store();
     let first = server(Tasks::new(store.clone()), [saves.clone()]);
     let id = TestClient::new(&first).start("saves").await;
-    sleep(SECOND).await;
+    pass(SECOND).await;
 
     first.shut_down(60 * SECOND);
-    sleep(3 * SECOND).await;
+    pass(3 * SECOND).await;
     let second = server(Tasks::new(store), [saves]);
     TestClient::new(&second).get(&id).await.unwrap();
-    sleep(3 * SECOND).await;
+    pass(3 * SECOND).await;
 
     assert_eq!(runs.get(), 2);
 }
