@@ -231,6 +231,24 @@ impl OAuth {
     ///
     /// `id_token` receives the issuer of the identity provider; the ID token is sent to that provider only. The ID-JAG
     /// is sent to the issuer of the [`client`](Self::client), which is required.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use bowline_auth::client::{IdentityProvider, OAuth, RegisteredClient, Secret};
+    ///
+    /// # fn example(sign_in: impl Fn() -> String + Send + Sync + 'static) {
+    /// let desk = RegisteredClient::new("https://id.example", "desk");
+    /// let provider = IdentityProvider::new("https://id.example/token", desk);
+    /// let sign_in = Arc::new(sign_in);
+    /// let oauth = OAuth::new("https://example.com/mcp").enterprise(provider, move |_issuer| {
+    ///     let sign_in = sign_in.clone();
+    ///     async move { Ok(Secret::new(sign_in())) }
+    /// });
+    /// # drop(oauth);
+    /// # }
+    /// ```
     pub fn enterprise<F, Fut>(mut self, provider: IdentityProvider, id_token: F) -> Self
     where
         F: Fn(String) -> Fut + Send + Sync + 'static,

@@ -214,6 +214,18 @@ impl ResourceServer {
     }
 
     /// Reads the time from `clock` instead of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    /// use std::time::SystemTime;
+    /// use bowline_auth::server::ResourceServer;
+    ///
+    /// fn with_test_clock(guard: ResourceServer, now: Arc<Mutex<SystemTime>>) -> ResourceServer {
+    ///     guard.clock(move || *now.lock().expect("no panic while it was locked"))
+    /// }
+    /// ```
     pub fn clock(self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.with_state(|state| state.clock = Arc::new(clock))
     }
