@@ -45,6 +45,7 @@ fn each_example_documents_its_command() {
 fn each_example_is_run_by_a_test() {
     let tests = [
         include_str!("clients.rs"),
+        include_str!("durable_job.rs"),
         include_str!("many_servers.rs"),
         include_str!("servers.rs"),
         include_str!("web.rs"),
