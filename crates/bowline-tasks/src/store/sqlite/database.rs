@@ -54,7 +54,7 @@ impl Database {
                 return Err(StoreError::ReadOnly { store }.into());
             }
             // Before the journal mode is set, which would change a database of another application.
-            self.check(&connection)?;
+            self.check_snapshot(&mut connection)?;
             use_wal(&connection)?;
             self.migrate(&mut connection)?;
             Ok(connection)
@@ -89,6 +89,15 @@ impl Database {
         Ok(connection)
     }
 
+    /// Like [`check`](Self::check), in a transaction of its own: another process may create the schema between two reads,
+    /// and the database would look like one of another application.
+    fn check_snapshot(&self, connection: &mut Connection) -> Result<SchemaState, Failure> {
+        let snapshot = connection.transaction_with_behavior(TransactionBehavior::Deferred)?;
+        let state = self.check(&snapshot)?;
+        snapshot.finish()?;
+        Ok(state)
+    }
+
     /// Checks that the database is empty, or has a schema that [`migrate`](Self::migrate) can use.
     fn check(&self, connection: &Connection) -> Result<SchemaState, Failure> {
         let store = self.name.clone();
@@ -118,7 +127,7 @@ impl Database {
 
     /// Creates the tables, if no other process has done so since the last check.
     fn migrate(&self, connection: &mut Connection) -> Result<(), Failure> {
-        if self.check(connection)? == SchemaState::Current {
+        if self.check_snapshot(connection)? == SchemaState::Current {
             return Ok(());
         }
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
