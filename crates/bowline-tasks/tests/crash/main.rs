@@ -24,8 +24,11 @@ use std::time::Duration;
 
 use rounds::CrashOptions;
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_task_is_lost_or_doubled_by_kill_9() {
+    if server_process::is_server() {
+        return server_process::serve_until_killed().await;
+    }
     let options = CrashOptions {
         rounds: variable("BOWLINE_CRASH_ROUNDS").unwrap_or(3),
         tasks: variable("BOWLINE_CRASH_TASKS").unwrap_or(60),

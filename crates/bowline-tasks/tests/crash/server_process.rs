@@ -72,10 +72,14 @@ async fn work(cx: Context, label: String, log: Arc<EventLog>) -> Result<String, 
     Ok(format!("{label}: {sum}"))
 }
 
-#[test]
-#[ignore = "a process that another test starts and kills"]
-fn serve_until_killed() {
-    let path = |name| PathBuf::from(std::env::var_os(name).expect("the other test sets it"));
+/// Returns whether this process is a server that a test has started.
+pub(crate) fn is_server() -> bool {
+    std::env::var_os(DATABASE_VARIABLE).is_some()
+}
+
+/// The server that is killed.
+pub(crate) async fn serve_until_killed() {
+    let path = |name| PathBuf::from(std::env::var_os(name).expect("the test sets it"));
     let (database, log) = (path(DATABASE_VARIABLE), path(LOG_VARIABLE));
     let lease = std::env::var(LEASE_VARIABLE).unwrap().parse().unwrap();
     let lease = Duration::from_millis(lease);
@@ -84,23 +88,19 @@ fn serve_until_killed() {
         let _ = std::io::stdin().read(&mut [0]);
         std::process::exit(1);
     });
-    let runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = { runtime }.worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(async {
-        let tasks = Tasks::sqlite(database).unwrap();
-        let tasks = tasks.lease(lease).renew_every(lease / 3);
-        let log = Arc::new(EventLog::open(&log));
-        let server = Server::new("crash", "1").extension(tasks);
-        let server = { Mode::ALL.into_iter() }.fold(server, |server, mode| {
-            let log = log.clone();
-            let work = move |cx: Context, Args(job): Args<Job>| work(cx, job.label, log.clone());
-            let tool = Tool::new(format!("{mode:?}"), work).with_settings(mode.settings());
-            server.tool(tool)
-        });
-        let bound = server.http().bind("127.0.0.1:0").await.unwrap();
-        println!("{PREFIX}http://{}/mcp", bound.local_addr());
-        bound.serve().await.unwrap();
+    let tasks = Tasks::sqlite(database).unwrap();
+    let tasks = tasks.lease(lease).renew_every(lease / 3);
+    let log = Arc::new(EventLog::open(&log));
+    let server = Server::new("crash", "1").extension(tasks);
+    let server = { Mode::ALL.into_iter() }.fold(server, |server, mode| {
+        let log = log.clone();
+        let work = move |cx: Context, Args(job): Args<Job>| work(cx, job.label, log.clone());
+        let tool = Tool::new(format!("{mode:?}"), work).with_settings(mode.settings());
+        server.tool(tool)
     });
+    let bound = server.http().bind("127.0.0.1:0").await.unwrap();
+    println!("{PREFIX}http://{}/mcp", bound.local_addr());
+    bound.serve().await.unwrap();
 }
 
 /// A server process that runs.
@@ -114,8 +114,11 @@ impl ServerProcess {
     /// Starts a process and waits until it serves.
     pub(crate) fn start(database: &Path, log: &Path, lease: Duration) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "server_process::serve_until_killed"])
-            .args(["--ignored", "--nocapture"])
+            .args([
+                "--exact",
+                "no_task_is_lost_or_doubled_by_kill_9",
+                "--nocapture",
+            ])
             .env(DATABASE_VARIABLE, database)
             .env(LOG_VARIABLE, log)
             .env(LEASE_VARIABLE, lease.as_millis().to_string())

@@ -66,8 +66,9 @@ use crate::exchange::{BoxFuture, Context};
 /// let client = Client::in_process(&server).await?;
 ///
 /// // The client does not declare the extension.
-/// let error = client.request_raw("echo/repeat", ()).await.unwrap_err();
-/// assert_eq!(error.rpc().map(|error| error.code), Some(bowline::ErrorCode::MISSING_CLIENT_CAPABILITY));
+/// let refused = client.request_raw("echo/repeat", ()).await;
+/// let Err(bowline::Error::Rpc(error)) = refused else { panic!("the request was not refused") };
+/// assert_eq!(error.code, bowline::ErrorCode::MISSING_CLIENT_CAPABILITY);
 /// # Ok(()) }
 /// ```
 pub trait ServerExtension: Send + Sync + 'static {

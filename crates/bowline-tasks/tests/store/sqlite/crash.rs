@@ -17,6 +17,9 @@ use crate::fixture::{json, replica, task};
 
 #[tokio::test]
 async fn what_was_acknowledged_survives_a_kill_at_any_moment() {
+    if let Some(path) = std::env::var_os(PATH_VARIABLE) {
+        return write_until_killed(PathBuf::from(path)).await;
+    }
     let files = TempDir::new();
     let path = files.join("tasks.db");
     let mut acknowledged = BTreeMap::new();
@@ -55,7 +58,7 @@ enum Progress {
 /// Starts a process that writes, kills it after a random number of acknowledgements, and returns the last one of each
 /// task, with those that were on their way.
 fn run_and_kill(path: &Path) -> BTreeMap<TaskId, Progress> {
-    let mut child = this_test_binary("sqlite::crash::write_until_killed")
+    let mut child = this_test_binary(THIS_TEST)
         .env(PATH_VARIABLE, path)
         .stdout(Stdio::piped())
         .spawn()
@@ -88,21 +91,15 @@ async fn check(store: &SqliteStore, id: TaskId, progress: Progress) {
     }
 }
 
-#[test]
-#[ignore = "a process that another test starts and kills"]
-fn write_until_killed() {
-    let path = PathBuf::from(std::env::var_os(PATH_VARIABLE).expect("the other test sets it"));
+/// The part of the process that is killed.
+async fn write_until_killed(path: PathBuf) {
     let limits = StoreLimits::new().max_unfinished_per_principal(usize::MAX);
     let limits = limits.max_tasks_per_principal(usize::MAX);
     let store = Arc::new(SqliteStore::open(path).unwrap().limits(limits));
-    let runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = { runtime }.build().unwrap();
-    runtime.block_on(async {
-        let writers = (0..8).map(|_| tokio::spawn(write_tasks(store.clone())));
-        for writer in writers.collect::<Vec<_>>() {
-            writer.await.unwrap();
-        }
-    });
+    let writers = (0..8).map(|_| tokio::spawn(write_tasks(store.clone())));
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap();
+    }
 }
 
 async fn write_tasks(store: Arc<SqliteStore>) {
@@ -147,5 +144,6 @@ fn parse(line: &str) -> Option<(TaskId, Progress)> {
 }
 
 const ROUNDS: usize = 5;
+const THIS_TEST: &str = "sqlite::crash::what_was_acknowledged_survives_a_kill_at_any_moment";
 const PATH_VARIABLE: &str = "BOWLINE_TEST_TASK_STORE";
 const PREFIX: &str = "stored ";

@@ -1,7 +1,7 @@
 //! A disk that is really full: a small file system in memory, in a mount namespace of its own.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
@@ -11,8 +11,11 @@ use bowline_types::Json;
 use super::{TempDir, check_integrity};
 use crate::fixture::{replica, task};
 
-#[test]
-fn a_store_on_a_disk_without_space_loses_nothing_and_recovers() {
+#[tokio::test]
+async fn a_store_on_a_disk_without_space_loses_nothing_and_recovers() {
+    if let Some(directory) = std::env::var_os(DIRECTORY_VARIABLE) {
+        return fill_the_disk(&PathBuf::from(directory)).await;
+    }
     let files = TempDir::new();
     let directory = files.join("");
     let mount = "mount -t tmpfs -o size=4m tmpfs \"$0\"";
@@ -32,18 +35,15 @@ fn a_store_on_a_disk_without_space_loses_nothing_and_recovers() {
     let script = format!("{mount} && exec \"$@\"");
     let status = namespace(&script)
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "sqlite::full_disk::fill_the_disk", "--ignored"])
+        .args(["--exact", THIS_TEST])
         .env(DIRECTORY_VARIABLE, &directory)
         .status();
 
     assert!(status.unwrap().success());
 }
 
-#[tokio::test]
-#[ignore = "a process that another test starts on a small disk"]
-async fn fill_the_disk() {
-    let directory = std::env::var_os(DIRECTORY_VARIABLE).expect("the other test sets it");
-    let directory = PathBuf::from(directory);
+/// The part of a process on a small disk.
+async fn fill_the_disk(directory: &Path) {
     let (path, ballast) = (directory.join("tasks.db"), directory.join("ballast"));
     fs::write(&ballast, vec![1; 1_000_000]).unwrap();
     let limits = StoreLimits::new().max_unfinished_per_principal(usize::MAX);
@@ -82,4 +82,6 @@ async fn fill(store: Arc<SqliteStore>) -> (Vec<bowline_tasks::store::TaskRecord>
     }
 }
 
+const THIS_TEST: &str =
+    "sqlite::full_disk::a_store_on_a_disk_without_space_loses_nothing_and_recovers";
 const DIRECTORY_VARIABLE: &str = "BOWLINE_TEST_SMALL_DISK";

@@ -51,12 +51,21 @@ fn lock(path: &Path) -> Connection {
     connection
 }
 
-/// A command that runs an ignored test in another process.
+/// A command that runs a test in another process, where [`is_child`] returns true.
 fn this_test_binary(test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--ignored", "--nocapture"]);
+    command
+        .args(["--exact", test, "--nocapture"])
+        .env(CHILD_VARIABLE, test);
     command
 }
+
+/// Returns whether this process was started by a test, to do its part of it.
+fn is_child() -> bool {
+    std::env::var_os(CHILD_VARIABLE).is_some()
+}
+
+const CHILD_VARIABLE: &str = "BOWLINE_TEST_CHILD";
 
 /// Queues an operation, which does not end before it is awaited.
 fn start<T>(operation: &mut StoreFuture<'_, T>) -> Poll<Result<T, StoreError>> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use bowline_tasks::store::{SqliteStore, StoreError, TaskStore as _};
 use rusqlite::Connection;
 
-use super::{TempDir, close, this_test_binary};
+use super::{TempDir, close, is_child, this_test_binary};
 use crate::fixture::{replica, task};
 
 #[tokio::test]
@@ -60,8 +60,11 @@ async fn only_the_owner_may_access_the_files() {
 
 #[test]
 fn a_path_is_not_a_uri_or_a_name_of_sqlite() {
+    if is_child() {
+        return open_relative_paths();
+    }
     let files = TempDir::new();
-    let mut command = this_test_binary("sqlite::opening::open_relative_paths");
+    let mut command = this_test_binary("sqlite::opening::a_path_is_not_a_uri_or_a_name_of_sqlite");
 
     let status = command.current_dir(files.join("")).status().unwrap();
 
@@ -71,8 +74,7 @@ fn a_path_is_not_a_uri_or_a_name_of_sqlite() {
     }
 }
 
-#[test]
-#[ignore = "a process that another test starts in another directory"]
+/// The part of a process in another directory.
 fn open_relative_paths() {
     for name in RELATIVE_PATHS {
         drop(SqliteStore::open(name).unwrap());
