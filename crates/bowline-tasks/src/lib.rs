@@ -6,41 +6,33 @@
 //! process ends, its lease expires and another process [claims](store::TaskStore::claim) the task; the journal beside
 //! the record contains the steps that are done. [`store`] defines the records and where they are kept.
 //!
+//! [`TaskClient`] is the extension of a client: a call that the server makes a task waits for it, and a [`TaskHandle`]
+//! can be waited for by another process.
+//!
 //! # Examples
 //!
-//! A tool whose calls become tasks:
-//!
 //! ```
-//! use bowline::{Server, tool};
-//! use bowline_tasks::Tasks;
+//! use bowline::prelude::*;
+//! use bowline_tasks::{TaskCall as _, TaskClient, Tasks};
 //!
-//! /// Counts all words, which takes a while.
-//! #[tool(task)]
-//! async fn count() -> u32 {
-//!     7
+//! # async fn download() -> String { "two words".into() }
+//! /// Counts the words of a page.
+//! #[tool(task(resumable))]
+//! async fn count_words(cx: Context) -> Result<usize, ToolError> {
+//!     let page = cx.step("download", download()).await?; // after a crash, not again
+//!     Ok(page.split_whitespace().count())
 //! }
 //!
-//! let server = Server::new("words", "1.0.0").tool(count).extension(Tasks::in_memory());
-//! ```
-//!
-//! A store:
-//!
-//! ```
-//! use std::time::Duration;
-//! use bowline_tasks::store::{MemoryStore, NewTask, TaskChange, TaskStatus, TaskStore as _, Updated};
-//! use bowline_tasks::{ReplicaId, TaskId};
-//! use bowline_types::Json;
-//!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), bowline_tasks::store::StoreError> {
-//! let store = MemoryStore::new();
-//! let this_process = ReplicaId::random()?;
-//! let task = NewTask::new(TaskId::random()?, "convert", this_process, Duration::from_secs(6));
-//! let record = store.create(task).await?;
-//! assert_eq!(record.status(), TaskStatus::Working);
+//! # async fn main() -> bowline::Result<()> {
+//! // `Tasks::sqlite("tasks.db")?` keeps them when the process ends.
+//! let server = Server::new("words", "1.0.0").tool(count_words).extension(Tasks::in_memory());
+//! let client = Client::in_process(&server).extension(TaskClient::new()).await?;
 //!
-//! let done = TaskChange::new().fence(record.fence()).complete(Json::empty_object());
-//! assert!(matches!(store.update(record.id, record.version, done).await?, Updated::Done(_)));
+//! assert_eq!(client.call_tool("count_words", ()).await?.text(), "2");
+//!
+//! let task = client.call_tool("count_words", ()).as_task().await?;
+//! assert_eq!(task.wait().await?.text(), "2");
 //! # Ok(()) }
 //! ```
 

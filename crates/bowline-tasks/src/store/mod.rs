@@ -10,6 +10,27 @@
 //!
 //! A record is a task with a lease, not an entry of a queue: the process that created it runs it, and others only look
 //! for leases that have expired.
+//!
+//! # Examples
+//!
+//! ```
+//! use std::time::Duration;
+//! use bowline_tasks::store::{MemoryStore, NewTask, TaskChange, TaskStatus, TaskStore as _, Updated};
+//! use bowline_tasks::{ReplicaId, TaskId};
+//! use bowline_types::Json;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), bowline_tasks::store::StoreError> {
+//! let store = MemoryStore::new();
+//! let this_process = ReplicaId::random()?;
+//! let task = NewTask::new(TaskId::random()?, "convert", this_process, Duration::from_secs(6));
+//! let record = store.create(task).await?;
+//! assert_eq!(record.status(), TaskStatus::Working);
+//!
+//! let done = TaskChange::new().fence(record.fence()).complete(Json::empty_object());
+//! assert!(matches!(store.update(record.id, record.version, done).await?, Updated::Done(_)));
+//! # Ok(()) }
+//! ```
 
 use std::pin::Pin;
 use std::sync::Arc;
