@@ -62,11 +62,10 @@ impl Waiter {
 
     /// Waits for the end of a task that was just created in this state.
     pub(super) async fn run_from(mut self, created: TaskInfo) -> Result<Json> {
-        let needs_input = created.status == TaskStatus::InputRequired;
         self.received(created);
-        if needs_input {
-            self.poller.hasten(); // the input requests come with `tasks/get`
-        }
+        // A short task has ended already, or does so now: a server in this process has its turn before it is asked.
+        self.poller.hasten();
+        tokio::task::yield_now().await;
         self.run().await
     }
 
@@ -130,6 +129,9 @@ impl Waiter {
         match event {
             PollerEvent::Task(info) => {
                 self.questions.check_refused(&info)?;
+                if !info.is_finished() {
+                    self.listener.begin();
+                }
                 self.received(*info);
             }
             // The server has the whole idle timeout to answer.
