@@ -131,9 +131,11 @@ impl ClientExtension for TaskClient {
             task: task.clone(),
             cx: cx.clone(),
         };
-        let waiter = Waiter::new(task, cx, self.settings());
+        let settings = self.settings();
         Box::pin(async move {
             let _guard = guard;
+            // Here, so that it is not moved: it is large.
+            let mut waiter = Waiter::new(task, cx, settings);
             waiter.run_from(created?).await
         })
     }

@@ -226,6 +226,9 @@ pub(super) fn printable(text: &str, max: usize) -> String {
         c if c.is_control() => char::REPLACEMENT_CHARACTER,
         c => c,
     };
+    if text.len() <= max && text.chars().all(|c| replace(c) == c) {
+        return text.to_owned();
+    }
     let mut shortened: String = text.chars().take(max).map(replace).collect();
     if text.chars().nth(max).is_some() {
         shortened.push('…');

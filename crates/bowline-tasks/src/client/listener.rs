@@ -41,7 +41,7 @@ enum ListenerState {
     /// Until [`Listener::begin`], or until this time if the answer to the first request takes that long.
     Held(Instant),
     Waiting(Instant),
-    Subscribing(SubscriptionBuilder),
+    Subscribing(Box<SubscriptionBuilder>),
     Open(Box<Subscription>),
     /// The server does not send notifications for this task.
     Off,
@@ -71,16 +71,21 @@ impl Listener {
         }
     }
 
+    /// Returns whether nothing is received because the first answer is still to come.
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self.state, ListenerState::Held(_))
+    }
+
     /// Subscribes, unless that was done before.
     pub(super) fn begin(&mut self) {
-        if matches!(self.state, ListenerState::Held(_)) {
+        if self.is_held() {
             self.subscribe();
         }
     }
 
     fn subscribe(&mut self) {
         self.state = match self.settings.may_listen() {
-            true => ListenerState::Subscribing(subscribe(&self.task)),
+            true => ListenerState::Subscribing(Box::new(subscribe(&self.task))),
             false => ListenerState::Off,
         };
     }

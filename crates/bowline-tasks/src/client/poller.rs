@@ -22,7 +22,7 @@ pub(super) struct Poller {
     /// When the next request is sent.
     due: Instant,
     last_sent: Option<Instant>,
-    in_flight: Option<Call>,
+    in_flight: Option<Box<Call>>,
     /// In a row.
     failures: u32,
     internal_errors: u32,
@@ -80,7 +80,7 @@ impl Poller {
             }
             self.last_sent = Some(Instant::now());
             let request = self.task.get().idle_timeout(self.timeout);
-            self.in_flight = Some(request.start());
+            self.in_flight = Some(Box::new(request.start()));
             return Ok(PollerEvent::Sent);
         };
         let answer = call.await;

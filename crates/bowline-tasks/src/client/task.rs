@@ -119,6 +119,14 @@ impl Task {
         }
     }
 
+    /// Returns the result or error of the task, if it is known.
+    pub(super) fn outcome(&self) -> Option<Result<Json>> {
+        match &*self.end.lock() {
+            TaskEnd::Settled(info) => info.outcome(),
+            TaskEnd::Running | TaskEnd::Unknown => None,
+        }
+    }
+
     /// Stores that the server does not know the task, and returns an error that says so.
     pub(super) fn unknown(&self, mut error: RpcError) -> RpcError {
         let mut end = self.end.lock();
