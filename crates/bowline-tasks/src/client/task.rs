@@ -68,8 +68,8 @@ impl Task {
     }
 
     pub(super) fn get(&self) -> RequestBuilder<Untyped> {
-        self.client
-            .request_raw(GET_METHOD, json!({"taskId": self.id}))
+        let params = GetParams { task_id: &self.id };
+        self.client.request_raw(GET_METHOD, params)
     }
 
     pub(super) fn update(&self, answers: &BTreeMap<String, Json>) -> RequestBuilder<Untyped> {
@@ -139,6 +139,12 @@ impl Task {
             format!("the server does not know the task `{id}`; it may have expired: {message}");
         error
     }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct GetParams<'a> {
+    task_id: &'a str,
 }
 
 #[derive(Serialize)]
