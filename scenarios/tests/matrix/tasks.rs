@@ -48,15 +48,17 @@ pub(crate) async fn waiting_call_dropped(column: Column) {
     tasks.expect_only_status(TaskStatus::Cancelled).await;
     // The request of the cancel belongs to no call, and the subscription ends at the same time.
     let frames = created(&env, "task")
-        .then(env.request(2, "subscriptions/listen"))
+        .then(env.request(2, "tasks/get"))
+        .then(env.result(2))
+        .then(env.request(3, "subscriptions/listen"))
         .then("← notifications/subscriptions/acknowledged")
         .then(NOTIFIED)
         .unordered(match column.signal() {
-            AbandonSignal::Close => format!("→ closes {}", env.id(2)),
-            _ => cancel('→', env.id(2), "caller cancelled"),
+            AbandonSignal::Close => format!("→ closes {}", env.id(3)),
+            _ => cancel('→', env.id(3), "caller cancelled"),
         })
-        .unordered(env.request(3, "tasks/cancel"))
-        .unordered(env.result(3))
+        .unordered(env.request(4, "tasks/cancel"))
+        .unordered(env.result(4))
         .optional(NOTIFIED);
     env.end(frames).await;
 }

@@ -20,8 +20,8 @@ use crate::protocol::{CANCEL_METHOD, EXTENSION_ID, GET_METHOD, RESULT_TYPE, UPDA
 ///
 /// A server of 2026-07-28 or later may then answer `call_tool` with a task. The call waits for its end:
 ///
-/// * It listens for changes where the server supports that, and requests the status by the server's poll interval where
-///   not.
+/// * It requests the status once, immediately, because a short task has ended then. After that it listens for changes
+///   where the server supports that, and requests the status by the server's poll interval where not.
 /// * Input requests of the task are passed to the [host](bowline::client::Host), each once.
 /// * Status messages are passed to [`on_progress`](bowline::client::RequestBuilder::on_progress) of the call, with the
 ///   number of messages as progress, and to [`on_status`](Self::on_status).
@@ -80,7 +80,7 @@ impl TaskClient {
     }
 
     /// Requests the status by the poll interval, without listening for changes (`subscriptions/listen`). Over HTTP/1.1
-    /// this saves the connection that each subscription takes.
+    /// this saves the connection that the subscription of each longer task takes.
     pub fn polling_only(mut self) -> Self {
         self.settings.listens = false;
         self
@@ -131,9 +131,11 @@ impl ClientExtension for TaskClient {
             task: task.clone(),
             cx: cx.clone(),
         };
-        let waiter = Waiter::new(task, cx, self.settings());
+        let settings = self.settings();
         Box::pin(async move {
             let _guard = guard;
+            // Here, so that it is not moved: it is large.
+            let mut waiter = Waiter::new(task, cx, settings);
             waiter.run_from(created?).await
         })
     }

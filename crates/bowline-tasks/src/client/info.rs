@@ -80,9 +80,12 @@ impl TaskInfo {
             #[serde(rename = "taskId")]
             id: String,
         }
-        let id = result.decode().ok().map(|WithId { id }| id);
-        let id = id.filter(|id| check_id(id).is_ok());
-        (id, Self::decode(result))
+        let created = Self::decode(result);
+        let id = match &created {
+            Ok(info) => info.id.clone(),
+            Err(_) => result.decode().ok().map(|WithId { id }| id),
+        };
+        (id.filter(|id| check_id(id).is_ok()), created)
     }
 
     /// Decodes the result of `tasks/get` for the task `id`.
@@ -226,6 +229,9 @@ pub(super) fn printable(text: &str, max: usize) -> String {
         c if c.is_control() => char::REPLACEMENT_CHARACTER,
         c => c,
     };
+    if text.len() <= max && text.chars().all(|c| replace(c) == c) {
+        return text.to_owned();
+    }
     let mut shortened: String = text.chars().take(max).map(replace).collect();
     if text.chars().nth(max).is_some() {
         shortened.push('…');

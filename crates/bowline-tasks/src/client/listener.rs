@@ -1,14 +1,20 @@
 //! `Listener`, which receives the notifications of a task, where the server supports them.
 //!
 //! ```text
+//! Held ──task is unfinished──┐
+//!                            ▼
 //! Waiting ──pause over──▶ Subscribing ──acknowledged──▶ Open
 //!    ▲                      │  │ failed                   │ ended
 //!    └──────────────────────┼──┴──────────────────────────┘
 //!                           └──refused──▶ Off
 //! ```
+//!
+//! A short task has ended when its status is first requested, and then a subscription would cost more than all the rest:
+//! over HTTP/1.1 it is a connection.
 
 use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bowline::client::{Change, ChangeFilter, Subscription, SubscriptionBuilder};
 use bowline::exchange::Notification;
@@ -32,8 +38,10 @@ pub(super) struct Listener {
 }
 
 enum ListenerState {
+    /// Until [`Listener::begin`], or until this time if the answer to the first request takes that long.
+    Held(Instant),
     Waiting(Instant),
-    Subscribing(SubscriptionBuilder),
+    Subscribing(Box<SubscriptionBuilder>),
     Open(Box<Subscription>),
     /// The server does not send notifications for this task.
     Off,
@@ -53,17 +61,33 @@ pub(super) enum ListenerEvent {
 }
 
 impl Listener {
+    /// Creates a listener that subscribes as soon as the task is known to be unfinished.
     pub(super) fn new(task: Arc<Task>, settings: Settings) -> Self {
-        let state = match settings.may_listen() {
-            true => ListenerState::Subscribing(subscribe(&task)),
-            false => ListenerState::Off,
-        };
         Self {
             task,
             settings,
             failures: 0,
-            state,
+            state: ListenerState::Held(Instant::now() + MAX_HOLD),
         }
+    }
+
+    /// Returns whether nothing is received because the first answer is still to come.
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self.state, ListenerState::Held(_))
+    }
+
+    /// Subscribes, unless that was done before.
+    pub(super) fn begin(&mut self) {
+        if self.is_held() {
+            self.subscribe();
+        }
+    }
+
+    fn subscribe(&mut self) {
+        self.state = match self.settings.may_listen() {
+            true => ListenerState::Subscribing(Box::new(subscribe(&self.task))),
+            false => ListenerState::Off,
+        };
     }
 
     /// Waits for the next event; for ever if the server does not support notifications.
@@ -75,9 +99,9 @@ impl Listener {
         loop {
             match &mut self.state {
                 ListenerState::Off => pending().await,
-                ListenerState::Waiting(until) => {
+                ListenerState::Held(until) | ListenerState::Waiting(until) => {
                     sleep_until(*until).await;
-                    self.state = ListenerState::Subscribing(subscribe(&self.task));
+                    self.subscribe();
                 }
                 ListenerState::Subscribing(subscribing) => match subscribing.await {
                     Ok(subscription) => {
@@ -172,3 +196,5 @@ fn subscribe(task: &Task) -> SubscriptionBuilder {
 }
 
 const MAX_FAILURES: u32 = 20;
+/// How long the first answer may take before the client subscribes without it.
+const MAX_HOLD: Duration = Duration::from_millis(500);

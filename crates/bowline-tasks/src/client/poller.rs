@@ -22,7 +22,7 @@ pub(super) struct Poller {
     /// When the next request is sent.
     due: Instant,
     last_sent: Option<Instant>,
-    in_flight: Option<Call>,
+    in_flight: Option<Box<Call>>,
     /// In a row.
     failures: u32,
     internal_errors: u32,
@@ -74,10 +74,13 @@ impl Poller {
     /// Safe: the state is kept.
     pub(super) async fn next(&mut self) -> Result<PollerEvent> {
         let Some(call) = &mut self.in_flight else {
-            sleep_until(self.due).await;
+            // A timer waits for its next tick, up to 1 ms, even if its time has come.
+            if self.due > Instant::now() {
+                sleep_until(self.due).await;
+            }
             self.last_sent = Some(Instant::now());
             let request = self.task.get().idle_timeout(self.timeout);
-            self.in_flight = Some(request.start());
+            self.in_flight = Some(Box::new(request.start()));
             return Ok(PollerEvent::Sent);
         };
         let answer = call.await;

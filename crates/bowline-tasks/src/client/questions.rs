@@ -25,7 +25,7 @@ pub(super) struct Questions {
     /// The input requests of the latest state.
     open: BTreeMap<String, Json>,
     asking: Option<(Claim, HostAnswers)>,
-    sending: Option<(Claim, Call)>,
+    sending: Option<(Claim, Box<Call>)>,
     /// When answers may be sent again, and the failures in a row.
     retry_at: Instant,
     failures: u32,
@@ -144,7 +144,7 @@ impl Questions {
     fn send(&mut self) {
         if let Some((claim, answers)) = self.task.answers.claim_ready() {
             let request = self.task.update(&answers).idle_timeout(self.timeout);
-            self.sending = Some((claim, request.start()));
+            self.sending = Some((claim, Box::new(request.start())));
         }
     }
 

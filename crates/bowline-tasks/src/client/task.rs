@@ -68,8 +68,8 @@ impl Task {
     }
 
     pub(super) fn get(&self) -> RequestBuilder<Untyped> {
-        self.client
-            .request_raw(GET_METHOD, json!({"taskId": self.id}))
+        let params = GetParams { task_id: &self.id };
+        self.client.request_raw(GET_METHOD, params)
     }
 
     pub(super) fn update(&self, answers: &BTreeMap<String, Json>) -> RequestBuilder<Untyped> {
@@ -119,6 +119,14 @@ impl Task {
         }
     }
 
+    /// Returns the result or error of the task, if it is known.
+    pub(super) fn outcome(&self) -> Option<Result<Json>> {
+        match &*self.end.lock() {
+            TaskEnd::Settled(info) => info.outcome(),
+            TaskEnd::Running | TaskEnd::Unknown => None,
+        }
+    }
+
     /// Stores that the server does not know the task, and returns an error that says so.
     pub(super) fn unknown(&self, mut error: RpcError) -> RpcError {
         let mut end = self.end.lock();
@@ -131,6 +139,12 @@ impl Task {
             format!("the server does not know the task `{id}`; it may have expired: {message}");
         error
     }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct GetParams<'a> {
+    task_id: &'a str,
 }
 
 #[derive(Serialize)]

@@ -61,12 +61,11 @@ impl Waiter {
     }
 
     /// Waits for the end of a task that was just created in this state.
-    pub(super) async fn run_from(mut self, created: TaskInfo) -> Result<Json> {
-        let needs_input = created.status == TaskStatus::InputRequired;
+    pub(super) async fn run_from(&mut self, created: TaskInfo) -> Result<Json> {
         self.received(created);
-        if needs_input {
-            self.poller.hasten(); // the input requests come with `tasks/get`
-        }
+        // A short task has ended already, or does so now: a server in this process has its turn before it is asked.
+        self.poller.hasten();
+        tokio::task::yield_now().await;
         self.run().await
     }
 
@@ -79,18 +78,20 @@ impl Waiter {
     /// # Cancel safety
     ///
     /// Safe: answers that were not sent are kept in the task.
-    pub(super) async fn run(mut self) -> Result<Json> {
+    pub(super) async fn run(&mut self) -> Result<Json> {
         let mut over = pin!(self.task.client.closed());
         loop {
-            if let Some(outcome) = self.task.settled().and_then(|info| info.outcome()) {
+            if let Some(outcome) = self.task.outcome() {
                 return outcome;
             }
             let heartbeat = self.heartbeat();
             tokio::select! {
                 // States first: the end of the task counts even if the connection is lost after it.
                 biased;
-                event = self.listener.next() => self.listened(event).await,
-                event = self.poller.next() => self.polled(event?)?,
+                event = next_state(&mut self.listener, &mut self.poller) => match event? {
+                    StateEvent::Listener(event) => self.listened(event).await,
+                    StateEvent::Poller(event) => self.polled(event)?,
+                },
                 event = self.questions.next() => self.answered(&event?),
                 error = &mut over => return Err(error),
                 () = sleep(heartbeat.unwrap_or_default()), if heartbeat.is_some() => {}
@@ -130,6 +131,9 @@ impl Waiter {
         match event {
             PollerEvent::Task(info) => {
                 self.questions.check_refused(&info)?;
+                if !info.is_finished() {
+                    self.listener.begin();
+                }
                 self.received(*info);
             }
             // The server has the whole idle timeout to answer.
@@ -177,6 +181,28 @@ impl Waiter {
             self.cx
                 .progress(Progress::new(self.messages).message(message));
         }
+    }
+}
+
+enum StateEvent {
+    Listener(ListenerEvent),
+    Poller(PollerEvent),
+}
+
+/// Waits for the next event of either: of the listener first, because a state that it received counts even if a request
+/// has failed since. While it is held it receives nothing, and for a short task not even its timer is started.
+async fn next_state(listener: &mut Listener, poller: &mut Poller) -> Result<StateEvent> {
+    if listener.is_held() {
+        return tokio::select! {
+            biased;
+            event = poller.next() => event.map(StateEvent::Poller),
+            event = listener.next() => Ok(StateEvent::Listener(event)),
+        };
+    }
+    tokio::select! {
+        biased;
+        event = listener.next() => Ok(StateEvent::Listener(event)),
+        event = poller.next() => event.map(StateEvent::Poller),
     }
 }
 

@@ -38,7 +38,8 @@ pub(super) async fn call_tool(env: Env, call: ToolCall, cx: Context) -> Outcome 
             let record = start_task(&env, call, cx, details).await?;
             create_result(&record)
         }
-        TaskStart::After(duration) => run_as_call(&env, call, cx, duration).await,
+        // Boxed: its future is much larger than the others.
+        TaskStart::After(duration) => Box::pin(run_as_call(&env, call, cx, duration)).await,
     }
 }
 

@@ -266,13 +266,14 @@ impl ServerExtension for Tasks {
     }
 
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
-        Box::pin(async move {
-            if legacy::is_defined_in(request.caller.dialect) {
+        // Two futures: that of the legacy methods is much larger.
+        if legacy::is_defined_in(request.caller.dialect) {
+            return Box::pin(async move {
                 let env = self.env().map_err(|error| to_rpc_error(&error))?;
-                return legacy::respond(&env, &request, &cx).await;
-            }
-            methods::respond(&*self.store, &request, &cx).await
-        })
+                legacy::respond(&env, &request, &cx).await
+            });
+        }
+        Box::pin(async move { methods::respond(&*self.store, &request, &cx).await })
     }
 
     fn call_tool<'a>(&'a self, call: ToolCall, cx: Context) -> BoxFuture<'a, Outcome> {

@@ -99,7 +99,7 @@ async fn poll_intervals_neither_spin_nor_hang() {
             task("working"),
             json!({"pollIntervalMs": interval, "resultType": "task"}),
         );
-        let mut states = vec![with(working.clone(), json!({"resultType": "complete"})); 9];
+        let mut states = vec![with(working.clone(), json!({"resultType": "complete"})); 10];
         states.push(completed("done"));
         let server = TaskServer::new().created(working).states(states);
         let client = server.client().await;
@@ -130,7 +130,7 @@ async fn a_server_that_asks_without_end_is_stopped() {
 
 #[tokio::test(start_paused = true)]
 async fn a_task_that_waits_for_input_without_input_requests_is_polled_at_its_interval() {
-    let mut states = vec![task("input_required"); 10];
+    let mut states = vec![task("input_required"); 11];
     states.push(completed("done"));
     let server = TaskServer::new().states(states);
     let client = server.client().await;

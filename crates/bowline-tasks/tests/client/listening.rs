@@ -27,18 +27,23 @@ async fn a_notification_ends_the_call() {
 
     assert_eq!(call.await.unwrap().unwrap().text(), "done");
     assert_eq!(began.elapsed().as_secs(), 4);
-    let expected = ["tools/call", "subscriptions/listen", "tasks/get"];
+    let expected = [
+        "tools/call",
+        "tasks/get",
+        "subscriptions/listen",
+        "tasks/get",
+    ];
     assert_eq!(
         server.methods(),
         expected,
-        "one request for what was before the subscription"
+        "one request in case the task is short, and one for what was before the subscription"
     );
     let filter = &server.params("subscriptions/listen")[0]["notifications"];
     assert_eq!(*filter, json!({"taskIds": ["A7"]}));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_ended_before_the_subscription_is_found_immediately() {
+async fn a_short_task_costs_one_request_and_no_subscription() {
     let server = TaskServer::new().states([completed("done")]);
     server.listening();
     let client = server.client().await;
@@ -47,12 +52,29 @@ async fn a_task_that_ended_before_the_subscription_is_found_immediately() {
     let reply = client.call_tool("fast", ()).await.unwrap();
 
     assert_eq!(reply.text(), "done");
-    assert!(began.elapsed().as_millis() < 100, "{:?}", began.elapsed());
+    assert_eq!(began.elapsed(), secs(0));
+    assert_eq!(server.methods(), ["tools/call", "tasks/get"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_ended_before_the_subscription_is_found_immediately() {
+    let server = TaskServer::new().states([task("working"), completed("done")]);
+    server.listening();
+    let client = server.client().await;
+
+    let began = Instant::now();
+    let reply = client.call_tool("fast", ()).await.unwrap();
+
+    assert_eq!(reply.text(), "done");
+    assert_eq!(server.count("subscriptions/listen"), 1);
+    assert!(began.elapsed().as_millis() < 200, "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_notification_is_found_by_the_slow_poll() {
-    let server = TaskServer::new().states([task("working"), task("working"), completed("done")]);
+    let mut states = vec![task("working"); 3];
+    states.push(completed("done"));
+    let server = TaskServer::new().states(states);
     server.listening();
     let client = server.client().await;
 
@@ -62,7 +84,7 @@ async fn a_lost_notification_is_found_by_the_slow_poll() {
     assert_eq!(reply.text(), "done");
     let times = server.times("tasks/get");
     let after: Vec<_> = times.iter().map(|at| (*at - began).as_secs()).collect();
-    assert_eq!(after, [0, 15, 30]);
+    assert_eq!(after, [0, 0, 15, 30]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,7 +115,7 @@ async fn a_task_whose_subscription_ended_for_good_is_polled_at_its_interval() {
     let client = server.client().await;
     let call = tokio::spawn(client.call_tool("slow", ()));
     pass(secs(10)).await;
-    assert_eq!(server.count("tasks/get"), 1);
+    assert_eq!(server.count("tasks/get"), 2);
 
     let refused = Answer::Error(ErrorCode::METHOD_NOT_FOUND, "not any more");
     server.set_answers("subscriptions/listen", [refused]);
@@ -130,10 +152,10 @@ async fn a_server_without_notifications_of_tasks_is_not_asked_for_them_again() {
     let ignoring = TaskServer::new().acknowledging(json!({}));
     ignoring.listening();
     for server in [refusing, ignoring] {
-        let server = server.states([completed("done")]);
         let client = server.client().await;
 
         for _ in 0..3 {
+            server.set_answers("tasks/get", [task("working"), completed("done")]);
             assert_eq!(client.call_tool("slow", ()).await.unwrap().text(), "done");
         }
 
@@ -145,12 +167,13 @@ async fn a_server_without_notifications_of_tasks_is_not_asked_for_them_again() {
 async fn a_server_that_does_not_acknowledge_is_polled_meanwhile() {
     let server = TaskServer::new()
         .answers("subscriptions/listen", [Answer::Silence])
-        .states([task("working"), completed("done")]);
+        .states([task("working"), task("working"), completed("done")]);
     let client = server.client().await;
 
     let began = Instant::now();
     client.call_tool("slow", ()).await.unwrap();
 
+    assert_eq!(server.count("subscriptions/listen"), 1);
     assert_eq!(began.elapsed().as_secs(), 2);
 }
 
@@ -184,7 +207,11 @@ async fn a_request_that_hangs_does_not_delay_a_notification() {
 
     let began = Instant::now();
     let call = tokio::spawn(client.call_tool("slow", ()));
-    server.received("tasks/get").await;
+    server.received("subscriptions/listen").await;
+    assert_eq!(
+        server.methods(),
+        ["tools/call", "tasks/get", "subscriptions/listen"]
+    );
     notifications.send(completed("done")).unwrap();
 
     assert_eq!(call.await.unwrap().unwrap().text(), "done");
@@ -196,7 +223,7 @@ async fn a_listener_that_is_refused_is_polled_for() {
     let refused = Answer::Error(ErrorCode::INVALID_PARAMS, "no");
     let server = TaskServer::new()
         .answers("subscriptions/listen", [refused])
-        .states([completed("done")]);
+        .states([task("working"), completed("done")]);
     let client = server.client().await;
 
     assert_eq!(client.call_tool("slow", ()).await.unwrap().text(), "done");
@@ -208,8 +235,10 @@ async fn a_listener_that_is_refused_is_polled_for() {
 async fn a_server_that_always_has_a_notification_does_not_defeat_the_timeout() {
     async fn respond(request: Request, cx: Context) -> Outcome {
         let created = with(task("working"), json!({"resultType": "task"}));
-        if request.method != "subscriptions/listen" {
-            return Ok(created.into());
+        match &*request.method {
+            "subscriptions/listen" => {}
+            "tasks/get" => return Ok(task("working").into()),
+            _ => return Ok(created.into()),
         }
         let filter = json!({"notifications": {"taskIds": ["A7"]}});
         send(&cx, "notifications/subscriptions/acknowledged", filter);

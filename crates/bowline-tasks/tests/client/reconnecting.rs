@@ -160,6 +160,8 @@ async fn a_subscription_continues_after_a_lost_connection() {
     let mut server = accepted.recv().await.unwrap();
     let call = tokio::spawn(client.call_tool("slow", ()));
     create(&mut server).await;
+    let asked = server.expect("tasks/get").await;
+    asked.answer(complete(task("working")));
     let listening = server.expect("subscriptions/listen").await;
     assert_eq!(
         listening.params()["notifications"],
