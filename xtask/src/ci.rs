@@ -352,7 +352,7 @@ fn run_msrv(root: &Path) -> StepResult {
     }
 }
 
-/// Compares the public API with that of the last release. Before the first one, it prints that there is none.
+/// Compares the public API with that of the last release. Before the first release it compares nothing, and prints so.
 fn run_semver(root: &Path) -> StepResult {
     StepResult::of(semver::run(root, None))
 }

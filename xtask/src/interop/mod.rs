@@ -118,12 +118,22 @@ fn run_cells(
     peers: &[Peer],
     known_failures: &KnownFailures,
 ) -> io::Result<Vec<Cell>> {
+    in_parallel(peers, |peer, printing| {
+        run_peer(ours, peer, known_failures, printing)
+    })
+}
+
+/// Runs the cells of each peer in a thread. `run_peer` locks the mutex while it prints.
+fn in_parallel<P: Sync>(
+    peers: &[P],
+    run_peer: impl Fn(&P, &Mutex<()>) -> io::Result<Vec<Cell>> + Sync,
+) -> io::Result<Vec<Cell>> {
     // Keeps the lines of different threads apart.
     let printing = Mutex::new(());
     thread::scope(|scope| {
         let each = peers.iter().map(|peer| {
-            let printing = &printing;
-            scope.spawn(move || run_peer(ours, peer, known_failures, printing))
+            let (run_peer, printing) = (&run_peer, &printing);
+            scope.spawn(move || run_peer(peer, printing))
         });
         let each: Vec<_> = each.collect();
         let mut cells = Vec::new();

@@ -5,9 +5,9 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Mutex;
-use std::thread;
 
 use super::cell::{Cell, CellSpec, Side, Transport};
+use super::in_parallel;
 use super::known_failures::KnownFailures;
 use super::peers::{
     MODERN, OurPrograms, PROGRAMS, ProgramCommand, RMCP, build_in, copy_programs, folder_of,
@@ -45,19 +45,8 @@ pub(crate) fn run(
     known_failures: &KnownFailures,
 ) -> io::Result<Vec<Cell>> {
     let peers = install_all(root)?;
-    // Keeps the lines of different threads apart.
-    let printing = Mutex::new(());
-    thread::scope(|scope| {
-        let each = peers.iter().map(|peer| {
-            let printing = &printing;
-            scope.spawn(move || run_peer(ours, peer, known_failures, printing))
-        });
-        let each: Vec<_> = each.collect();
-        let mut cells = Vec::new();
-        for peer in each {
-            cells.extend(peer.join().expect("a failure is returned as an error")?);
-        }
-        Ok(cells)
+    in_parallel(&peers, |peer, printing| {
+        run_peer(ours, peer, known_failures, printing)
     })
 }
 

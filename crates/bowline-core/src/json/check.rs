@@ -243,8 +243,8 @@ fn plain_len(text: &[u8]) -> Option<usize> {
     (!has_control).then_some(end)
 }
 
-/// Returns a word whose lowest set bit is in the first byte that is a quote, backslash or control character; zero if
-/// there is none.
+/// Returns a word whose lowest set bit is in the first byte that is a quote, backslash or control character; zero if no
+/// byte is one.
 fn plain_text_ends_in(word: u64) -> u64 {
     backslashes_in(word) | quotes_and_controls_in(word)
 }

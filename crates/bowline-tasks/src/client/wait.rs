@@ -76,8 +76,8 @@ impl TaskWait {
         }
     }
 
-    /// Sets the total timeout. By default there is none. It is paused while the host answers the server. The task goes on
-    /// when it elapses.
+    /// Sets the total timeout; unlimited by default. It is paused while the host answers the server. When it elapses, the
+    /// task goes on.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.request = self.request.timeout(timeout);
         self

@@ -77,8 +77,8 @@ impl Listener {
     /// until all tasks are finished.
     async fn run(mut self, notifier: SubscriptionNotifier) {
         let mut changed: BTreeSet<TaskId> = self.seen.keys().copied().collect();
-        let mut backoff = Backoff::new(MAX_DELAY);
         loop {
+            let mut backoff = Backoff::new(MAX_DELAY);
             while let Some(id) = changed.pop_first() {
                 if let Err(error) = self.send_current(id, &notifier).await {
                     tracing::warn!(error = %chain(&error), "failed to read a task for a subscriber; trying again");

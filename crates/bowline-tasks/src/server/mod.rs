@@ -135,7 +135,7 @@ struct Env {
 }
 
 impl Env {
-    /// Sends a job to the runner; returns it if there is none, because the server shuts down.
+    /// Sends a job to the runner. Returns the job if the runner has ended, because the server shuts down.
     fn send(&self, job: Job) -> Result<(), Job> {
         self.jobs.send(job).map_err(|error| error.0)
     }

@@ -62,7 +62,7 @@ impl TaskChange {
         self
     }
 
-    /// Answers an open input request. Without effect if there is none with this key.
+    /// Answers an open input request. Without effect if no open request has this key.
     pub fn answer(mut self, key: impl Into<String>, answer: Json) -> Self {
         self.inputs.push(InputChange::Answer(key.into(), answer));
         self

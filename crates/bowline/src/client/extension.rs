@@ -169,8 +169,8 @@ impl ClientBuilder {
 }
 
 impl Client {
-    /// Returns the extension of type `T` that was added with [`ClientBuilder::extension`], for example to read its
-    /// settings; `None` if there is none.
+    /// Returns the extension of type `T`, for example to read its settings; `None` if it was not added with
+    /// [`ClientBuilder::extension`].
     ///
     /// # Examples
     ///

@@ -133,7 +133,7 @@ struct HandlerWork {
 impl ExchangeWork for HandlerWork {
     fn poll_answer(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<Answer>> {
         let outcome = task::ready!(Pin::new(&mut self.running).poll(cx));
-        self.running.control().answer_sent();
+        let was_ok = outcome.is_ok();
         let form = Seal::new(self.dialect, self.method.clone());
         let (outcome, dialect) = match outcome {
             // Modern results stay in the internal form.
@@ -141,6 +141,12 @@ impl ExchangeWork for HandlerWork {
             // Older ones lose what their version does not define, and errors take its code, as on a wire.
             other => (seal(&form, &Json::empty_object(), other), self.dialect),
         };
+        let control = self.running.control();
+        match outcome.is_ok() == was_ok {
+            true => control.answer_sent(),
+            // The version of the caller does not allow the result.
+            false => control.answer_discarded(),
+        }
         let unsealed = unseal(&self.method, dialect, outcome);
         Poll::Ready(Answer::from_unsealed(unsealed))
     }
