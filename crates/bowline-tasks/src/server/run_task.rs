@@ -192,7 +192,7 @@ fn complete_result(result: &Json) -> Json {
 
 /// Returns the first text of a tool result with `isError`; empty if it has none.
 pub(super) fn tool_failure(result: &Json) -> Option<String> {
-    // Most results are none, and need not be decoded.
+    // Avoids decoding the results without `isError`, which most are.
     let may_be_error = result.as_str().contains("\"isError\"");
     let result: CallToolResult = may_be_error.then(|| result.decode().ok()).flatten()?;
     let is_error = result.is_error == Some(true);

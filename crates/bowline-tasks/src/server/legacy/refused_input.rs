@@ -20,7 +20,7 @@ pub(super) fn to_answer(error: RpcError) -> Result<Json, serde_json::Error> {
 
 /// Returns an answer of the record, or the error with which the client refused the input request.
 pub(in crate::server) fn read_answer(key: &str, answer: Json) -> Result<Json, InputError> {
-    // Most answers are none, and need not be decoded.
+    // Avoids decoding the answers that are not errors, which most are.
     let may_be_error = answer.as_str().contains("\"bowline/error\"");
     let refused = may_be_error.then(|| answer.decode::<Refused>().ok());
     match refused.flatten() {
