@@ -16,7 +16,7 @@ pub use seeds::check_seeds;
 
 use std::sync::Arc;
 
-use bowline_core::era::{CallerCache, Dialect, Dialects};
+use bowline_core::era::{Caller, CallerCache, Dialect, Dialects};
 use bowline_core::http::admission::{
     AdmittedPost, HttpRejection, MethodCatalog, admit, admit_head,
 };
@@ -183,7 +183,9 @@ pub fn admission(input: &[u8]) {
             params: Some(&request.params),
             name_member: headers::name_member(&request.method),
         };
-        let plan = message.name().and_then(|name| catalog.param_headers(&name));
+        let plan = message
+            .name()
+            .and_then(|name| catalog.param_headers(&name, &request.caller));
         let plan = plan.filter(|_| request.method == "tools/call");
         headers::mirror(message, plan.as_deref(), &mut mirrored)
             .expect("an admitted request can be mirrored in headers");
@@ -254,7 +256,7 @@ impl MethodCatalog for SqlCatalog {
         Dialect::LATEST.knows_request(method)
     }
 
-    fn param_headers(&self, tool: &str) -> Option<Arc<ParamHeaders>> {
+    fn param_headers(&self, tool: &str, _: &Caller) -> Option<Arc<ParamHeaders>> {
         (tool == "sql").then(|| self.sql.clone())
     }
 }

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bowline_types::Json;
 
 use super::modern::{Envelope, meta};
-use super::{Caller, Dialect, Rejection};
+use super::{Caller, Dialect, Dialects, Rejection};
+use crate::Notification;
 use crate::json::Params;
 
 /// A cache of callers, keyed by the envelope that they were decoded from.
@@ -87,6 +88,23 @@ impl CallerCache {
         Ok(caller)
     }
 
+    /// Returns the caller of a modern notification for the responder: as its `_meta` describes it, or one of which
+    /// nothing is known. `None` if the transport handles the notification itself, no modern version has it, or the
+    /// version of its sender is not served.
+    #[must_use]
+    pub fn notifier(&self, notification: &Notification, served: &Dialects) -> Option<Arc<Caller>> {
+        if NOT_DISPATCHED.contains(&&*notification.method) {
+            return None;
+        }
+        let params = notification.params.clone().map(Params::from);
+        match self.envelope(params.as_ref()).ok()? {
+            Some(envelope) => self.caller(&envelope, envelope.dialect(served).ok()?).ok(),
+            None => served
+                .latest_modern()
+                .map(|dialect| Caller::new(dialect).into()),
+        }
+    }
+
     fn find<T>(
         &self,
         matches: impl Fn(&CachedCaller) -> bool,
@@ -122,6 +140,14 @@ const MAX_CALLERS: usize = 16;
 
 /// The maximum length of a cached `_meta` in bytes.
 const MAX_META_LEN: usize = 4096;
+
+/// Notifications of clients that transports handle themselves or that modern versions do not have.
+const NOT_DISPATCHED: [&str; 4] = [
+    "notifications/cancelled",
+    "notifications/initialized",
+    "notifications/progress",
+    "notifications/roots/list_changed",
+];
 
 #[cfg(test)]
 mod tests {

@@ -9,19 +9,20 @@
 //! other requests                ──▶ legacy after `initialize`, else rejected
 //! ```
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bowline_types::{Json, ServerCapabilities};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::modern;
-use super::{CallerCache, Dialects, Era, Rejection, Request, Seal, legacy};
+use super::{Caller, CallerCache, Dialects, Era, Rejection, Request, Seal, legacy};
 use crate::{Notification, RawRequest};
 
 /// The admission state of one duplex wire on a server.
 #[derive(Clone, Debug)]
 pub struct DuplexAdmission {
     served: Dialects,
-    features: LegacyFeatures,
     era: Era,
     caller_cache: Arc<CallerCache>,
 }
@@ -42,27 +43,26 @@ pub enum RequestAction {
     },
     /// Respond with this result.
     Respond(Json),
-    /// Start sending `notifications/resources/updated` for this URI, and respond with `{}`.
+    /// Start sending `notifications/resources/updated` for this URI, then respond with `{}`.
     SubscribeResource(String),
     /// Stop sending `notifications/resources/updated` for this URI, and respond with `{}`.
     UnsubscribeResource(String),
 }
 
 /// How to handle a notification from a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::exhaustive_enums, reason = "a shell must handle every variant")]
 pub enum NotificationAction {
     /// The legacy client is initialized: unsolicited messages may be sent to it.
     Initialized,
-    /// The legacy client's roots changed.
-    RootsListChanged,
-    /// Not related to admission.
-    Other,
+    /// Pass it to the responder, as sent by this caller.
+    Dispatch(Arc<Caller>),
     /// Without meaning in the current state; to be dropped.
     Ignore,
 }
 
-/// The capabilities of a server whose methods [`DuplexAdmission`] handles itself.
+/// The capabilities of a server whose methods [`DuplexAdmission`] handles itself: those that the result of the handshake
+/// declares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LegacyFeatures {
@@ -72,13 +72,42 @@ pub struct LegacyFeatures {
     pub subscriptions: bool,
 }
 
+/// The features that the result of one handshake declares; unknown until [`seal`](super::seal) has sealed it.
+///
+/// Admission and the [`Seal`] of the handshake share it, because the result is sealed on the task of its handler. The
+/// client cannot have received the result before that.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct DeclaredFeatures(Arc<OnceLock<LegacyFeatures>>);
+
+impl DeclaredFeatures {
+    /// Reads the features from the result of `initialize`.
+    pub(super) fn record(&self, result: &Json) {
+        let _ = self.0.set(LegacyFeatures::of_handshake(result));
+    }
+
+    /// Returns whether the server declared a feature. Before the handshake is answered every feature is accepted: a
+    /// client that does not wait for the answer, such as a script, relies on what it knows of the server.
+    #[cfg_attr(
+        not(feature = "legacy"),
+        allow(dead_code, reason = "used by the legacy era only")
+    )]
+    pub(super) fn may_have(&self, feature: impl FnOnce(&LegacyFeatures) -> bool) -> bool {
+        self.0.get().is_none_or(feature)
+    }
+}
+
+impl From<LegacyFeatures> for DeclaredFeatures {
+    fn from(features: LegacyFeatures) -> Self {
+        Self(Arc::new(features.into()))
+    }
+}
+
 impl DuplexAdmission {
     /// Creates the state of a new wire.
     #[must_use]
-    pub fn new(served: Dialects, features: LegacyFeatures) -> Self {
+    pub fn new(served: Dialects) -> Self {
         Self {
             served,
-            features,
             era: Era::Modern,
             caller_cache: Arc::default(),
         }
@@ -99,8 +128,7 @@ impl DuplexAdmission {
         match &mut self.era {
             Era::Legacy(state) => state.admit(raw, &self.served),
             Era::Modern => {
-                let (era, action) =
-                    legacy::admit_before_initialize(&raw, &self.served, self.features)?;
+                let (era, action) = legacy::admit_before_initialize(&raw, &self.served)?;
                 self.era = era;
                 Ok(action)
             }
@@ -109,13 +137,13 @@ impl DuplexAdmission {
 
     /// Updates the state for a client's notification, and returns how to handle it.
     pub fn handle_notification(&mut self, notification: &Notification) -> NotificationAction {
-        match (&mut self.era, &*notification.method) {
-            (Era::Legacy(state), _) => state.handle_notification(notification),
-            (Era::Modern, "notifications/initialized" | "notifications/roots/list_changed") => {
-                NotificationAction::Ignore
-            }
-            (Era::Modern, _) => NotificationAction::Other,
+        if let Era::Legacy(state) = &mut self.era
+            && !modern::is_modern_notification(notification)
+        {
+            return state.handle_notification(notification);
         }
+        let caller = self.caller_cache.notifier(notification, &self.served);
+        caller.map_or(NotificationAction::Ignore, NotificationAction::Dispatch)
     }
 
     /// Returns the era. Unsolicited messages and server requests are allowed in [`Era::Legacy`] only.
@@ -123,6 +151,36 @@ impl DuplexAdmission {
     pub fn era(&self) -> &Era {
         &self.era
     }
+}
+
+impl LegacyFeatures {
+    /// Reads the features from the result of `initialize` or `server/discover`. What cannot be decoded is not declared.
+    #[must_use]
+    pub fn of_handshake(result: &Json) -> Self {
+        let declared: HandshakeResult = result.decode().unwrap_or_default();
+        let HandshakeCapabilities { logging, resources } = declared.capabilities;
+        Self {
+            logging: logging.is_some(),
+            subscriptions: resources.is_some_and(|resources| resources.subscribe == Some(true)),
+        }
+    }
+}
+
+/// The part of a handshake's result that [`LegacyFeatures`] depends on. The capabilities may have any other members.
+#[derive(Default, Deserialize)]
+struct HandshakeResult {
+    capabilities: HandshakeCapabilities,
+}
+
+#[derive(Default, Deserialize)]
+struct HandshakeCapabilities {
+    logging: Option<IgnoredAny>,
+    resources: Option<HandshakeResources>,
+}
+
+#[derive(Deserialize)]
+struct HandshakeResources {
+    subscribe: Option<bool>,
 }
 
 impl From<&ServerCapabilities> for LegacyFeatures {

@@ -21,15 +21,13 @@ mod converter;
 
 use std::sync::Arc;
 
-use bowline_types::{
-    ErrorCode, InitializeRequestParams, Json, LoggingLevel, SetLevelRequestParams,
-};
+use bowline_types::{ErrorCode, InitializeRequestParams, Json, SetLevelRequestParams};
 use serde::Deserialize;
 
 use super::modern::{self, EnvelopeMembers};
 use super::{
-    Caller, Dialect, Dialects, LegacyFeatures, NotificationAction, Rejection, Request,
-    RequestAction, Seal,
+    Caller, DeclaredFeatures, Dialect, Dialects, LegacyFeatures, NotificationAction, Rejection,
+    Request, RequestAction, Seal,
 };
 use crate::json::Params;
 use crate::{Notification, RawRequest, shortened};
@@ -51,7 +49,7 @@ pub struct Session {
     stage: HandshakeStage,
     /// Whether the client has sent messages other than `initialize`, `notifications/initialized` and `ping`.
     in_use: bool,
-    features: LegacyFeatures,
+    features: DeclaredFeatures,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,11 +67,11 @@ enum HandshakeStage {
 pub fn admit_before_initialize(
     raw: &RawRequest,
     served: &Dialects,
-    features: LegacyFeatures,
 ) -> Result<(Era, RequestAction), Rejection> {
     match &*raw.method {
         "initialize" => {
-            let (caller, action) = admit_initialize(raw, served)?;
+            let features = DeclaredFeatures::default();
+            let (caller, action) = admit_initialize(raw, served, &features)?;
             let session = Session {
                 caller: Arc::new(caller),
                 stage: HandshakeStage::Initializing,
@@ -90,18 +88,15 @@ pub fn admit_before_initialize(
 }
 
 impl Session {
-    /// Creates the state of a client that never sent `initialize`, of which only the version is known.
+    /// Creates the state of a client that never sent `initialize`, of which only the version is known. `features` are
+    /// those that the server would declare.
     #[must_use]
     pub fn without_handshake(dialect: &'static Dialect, features: LegacyFeatures) -> Self {
-        let caller = Caller {
-            log_level: Some(DEFAULT_LOG_LEVEL),
-            ..Caller::new(dialect)
-        };
         Self {
-            caller: Arc::new(caller),
+            caller: Arc::new(Caller::new(dialect)),
             stage: HandshakeStage::Ready,
             in_use: true,
-            features,
+            features: features.into(),
         }
     }
 
@@ -136,8 +131,9 @@ impl Session {
         }
         match &*raw.method {
             "initialize" if self.stage == HandshakeStage::Initializing || !self.in_use => {
-                let (caller, action) = admit_initialize(&raw, served)?;
-                self.caller = Arc::new(caller);
+                let features = DeclaredFeatures::default();
+                let (caller, action) = admit_initialize(&raw, served, &features)?;
+                (self.caller, self.features) = (Arc::new(caller), features);
                 self.stage = HandshakeStage::Initializing;
                 Ok(action)
             }
@@ -146,18 +142,20 @@ impl Session {
                 "`initialize` was already completed",
             )),
             "ping" => Ok(RequestAction::Respond(Json::empty_object())),
-            "logging/setLevel" if self.features.logging => {
+            "logging/setLevel" if self.features.may_have(|own| own.logging) => {
                 let params: SetLevelRequestParams = params_of(&raw)?;
                 let mut caller = Caller::clone(&self.caller);
                 caller.log_level = Some(params.level);
                 self.caller = Arc::new(caller);
                 Ok(RequestAction::Respond(Json::empty_object()))
             }
-            "resources/subscribe" if self.features.subscriptions => {
+            "resources/subscribe" if self.features.may_have(|own| own.subscriptions) => {
                 params_of(&raw).map(|ResourceParams { uri }| RequestAction::SubscribeResource(uri))
             }
-            "resources/unsubscribe" if self.features.subscriptions => params_of(&raw)
-                .map(|ResourceParams { uri }| RequestAction::UnsubscribeResource(uri)),
+            "resources/unsubscribe" if self.features.may_have(|own| own.subscriptions) => {
+                let params = params_of(&raw);
+                params.map(|ResourceParams { uri }| RequestAction::UnsubscribeResource(uri))
+            }
             "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe" => {
                 Err(Rejection::method_not_found(&raw.method))
             }
@@ -177,8 +175,7 @@ impl Session {
                 NotificationAction::Initialized
             }
             "notifications/initialized" => NotificationAction::Ignore,
-            "notifications/roots/list_changed" => NotificationAction::RootsListChanged,
-            _ => NotificationAction::Other,
+            _ => NotificationAction::Dispatch(self.caller.clone()),
         }
     }
 }
@@ -187,6 +184,7 @@ impl Session {
 fn admit_initialize(
     raw: &RawRequest,
     served: &Dialects,
+    features: &DeclaredFeatures,
 ) -> Result<(Caller, RequestAction), Rejection> {
     let Some(latest) = served.latest_legacy() else {
         return Err(modern::unsupported_initialize(raw.params.as_ref(), served));
@@ -200,14 +198,17 @@ fn admit_initialize(
         dialect,
         implementation: Some(params.client_info),
         capabilities: params.capabilities,
-        log_level: Some(DEFAULT_LOG_LEVEL),
+        log_level: None,
     };
     let discover = RawRequest {
         id: raw.id.clone(),
         method: DISCOVER.into(),
         params: only_meta(raw.params.as_ref()),
     };
-    let action = admit_as(&Arc::new(caller.clone()), discover)?;
+    let mut action = admit_as(&Arc::new(caller.clone()), discover)?;
+    if let RequestAction::Dispatch { seal, .. } = &mut action {
+        seal.handshake = Some(features.clone());
+    }
     Ok((caller, action))
 }
 
@@ -245,6 +246,3 @@ struct ResourceParams {
 
 /// The internal method name of `initialize`.
 const DISCOVER: &str = "server/discover";
-
-/// The level "if no `logging/setLevel` request has been sent", which the specification leaves to the server.
-const DEFAULT_LOG_LEVEL: LoggingLevel = LoggingLevel::Debug;

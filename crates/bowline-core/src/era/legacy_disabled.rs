@@ -8,9 +8,10 @@ use bowline_types::Json;
 
 use super::modern;
 use super::{
-    Caller, Dialect, Dialects, LegacyFeatures, NotificationAction, Rejection, Request,
-    RequestAction, ResultViolation, Stamped, Unsealed,
+    Caller, Dialect, Dialects, NotificationAction, Rejection, Request, RequestAction,
+    ResultViolation, Stamped, Unsealed,
 };
+use crate::json::Object;
 use crate::{Notification, Outcome, RawRequest};
 
 /// The era of a wire.
@@ -36,7 +37,6 @@ pub enum Session {}
 pub fn admit_before_initialize(
     raw: &RawRequest,
     served: &Dialects,
-    _features: LegacyFeatures,
 ) -> Result<(Era, RequestAction), Rejection> {
     match &*raw.method {
         "initialize" => Err(modern::unsupported_initialize(raw.params.as_ref(), served)),
@@ -93,6 +93,10 @@ impl Adapter {
     }
 
     pub(super) fn convert_params(self, _request: &mut Request) {
+        match self {}
+    }
+
+    pub(super) fn convert_question(self, _method: &str, _params: &mut Object<'_>) {
         match self {}
     }
 

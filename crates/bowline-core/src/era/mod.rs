@@ -11,7 +11,7 @@
 //! ```
 //!
 //! ```
-//! use bowline_core::era::{Caller, Dialect, Dialects, DuplexAdmission, LegacyFeatures};
+//! use bowline_core::era::{Caller, Dialect, Dialects, DuplexAdmission};
 //! use bowline_core::era::{Request, RequestAction, Unsealed, seal, stamp, unseal};
 //! use bowline_types::{Implementation, Json};
 //!
@@ -19,7 +19,7 @@
 //! let request = Request::new("tools/list", Json::empty_object(), caller.into());
 //!
 //! let raw = stamp(&request).with_id(1);                                  // over the wire …
-//! let mut admission = DuplexAdmission::new(Dialects::all(), LegacyFeatures::default());
+//! let mut admission = DuplexAdmission::new(Dialects::all());
 //! let RequestAction::Dispatch { request, seal: form } = admission.admit(raw)? else { unreachable!() };
 //! assert_eq!(request.caller.dialect, Dialect::LATEST);
 //!
@@ -52,10 +52,14 @@ pub use request_converter::RequestConverter;
 mod outcome;
 pub use outcome::{ResultViolation, Seal, Unsealed};
 
+mod question;
+pub use question::{Unsupported, fit_question};
+
 mod rejection;
 pub use rejection::Rejection;
 
 mod duplex_admission;
+use duplex_admission::DeclaredFeatures;
 pub use duplex_admission::{DuplexAdmission, LegacyFeatures, NotificationAction, RequestAction};
 
 #[cfg_attr(not(feature = "legacy"), path = "legacy_disabled.rs")]
@@ -73,8 +77,9 @@ mod edit;
 
 use std::sync::Arc;
 
-use bowline_types::{ErrorCode, Json, RpcError};
+use bowline_types::{ErrorCode, Json, Method, ReadResourceRequest, RpcError};
 
+use crate::json::pick;
 use crate::{Notification, Outcome, RawRequest};
 
 /// Converts a request to the wire form of its caller's dialect; see [`Stamper::stamp`].
@@ -85,7 +90,8 @@ pub fn stamp(request: &Request) -> Stamped {
 
 /// Converts the outcome of a request that was stamped for `dialect` to the internal form.
 ///
-/// `method` is the internal name of the method. A `resultType` that the core specification does not define is returned
+/// `method` is the internal name of the method. The error code for a missing resource is
+/// [`ErrorCode::RESOURCE_NOT_FOUND`] in every version; `seal` maps it back. A `resultType` that the core specification does not define is returned
 /// as [`Unsealed::Extension`]; the caller must check that an extension which the request declared defines it.
 ///
 /// # Errors
@@ -98,7 +104,7 @@ pub fn unseal(
 ) -> Result<Unsealed, ResultViolation> {
     let result = match outcome {
         Ok(result) => result,
-        Err(error) => return Ok(Unsealed::Failed(error)),
+        Err(error) => return Ok(Unsealed::Failed(unseal_error(method, dialect, error))),
     };
     if !result.is_object() {
         return Err(ResultViolation::ResultIsNotAnObject);
@@ -109,18 +115,37 @@ pub fn unseal(
     }
 }
 
+/// Maps the code for a missing resource, which differs between versions, to [`ErrorCode::RESOURCE_NOT_FOUND`].
+///
+/// Modern versions use `INVALID_PARAMS`, which has other meanings too; `data.uri` says that it is about a resource.
+fn unseal_error(method: &str, dialect: &Dialect, mut error: RpcError) -> RpcError {
+    let has_uri = |data: &Json| matches!(pick(data, ["uri"]), Ok([Some(_)]));
+    if method == ReadResourceRequest::NAME
+        && error.code == dialect.resource_not_found_code
+        && error.data.as_ref().is_some_and(has_uri)
+    {
+        error.code = ErrorCode::RESOURCE_NOT_FOUND;
+    }
+    error
+}
+
 /// Converts the outcome of an admitted request to the wire form of its caller's dialect.
 ///
-/// `server` is the server's encoded `Implementation`.
+/// `server` is the server's encoded `Implementation`. The result of a legacy handshake decides which features the
+/// [admission](DuplexAdmission) of that client has from then on.
 ///
 /// # Errors
 ///
 /// With the error in `outcome`, or an internal error if the dialect cannot express its result.
 pub fn seal(seal: &Seal, server: &Json, outcome: Outcome) -> Outcome {
-    match legacy::Adapter::of(seal.dialect) {
-        Some(legacy) => legacy.seal(&seal.method, server, outcome),
-        None => modern::seal(seal, server, outcome),
+    let Some(legacy) = legacy::Adapter::of(seal.dialect) else {
+        return modern::seal(seal, server, outcome);
+    };
+    let sealed = legacy.seal(&seal.method, server, outcome);
+    if let (Some(handshake), Ok(result)) = (&seal.handshake, &sealed) {
+        handshake.record(result);
     }
+    sealed
 }
 
 /// Converts a server's notification to the wire form of a dialect; `None` if the dialect does not define it.

@@ -19,12 +19,19 @@ use super::{
     unsendable_result,
 };
 use crate::json::{Members, NotAnObject, Object, Params, pick};
-use crate::{Outcome, RawRequest};
+use crate::{Notification, Outcome, RawRequest};
 
 /// Returns whether `_meta` of a request has a protocol version, valid or not.
 #[must_use]
 pub fn has_version(params: Option<&Params>) -> bool {
     matches!(EnvelopeMembers::of(params), Ok(members) if members.version.is_some())
+}
+
+/// Returns whether `_meta` of a notification has a protocol version, valid or not.
+#[must_use]
+pub fn is_modern_notification(notification: &Notification) -> bool {
+    let params = notification.params.clone().map(Params::from);
+    has_version(params.as_ref())
 }
 
 /// Admits a request by its `_meta`, without a cache of callers.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use bowline_types::{Json, RpcError};
 
-use super::Dialect;
+use super::{DeclaredFeatures, Dialect};
 
 /// The wire form of the response to an admitted request; an argument of [`seal`](super::seal).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub struct Seal {
     pub dialect: &'static Dialect,
     /// The internal name of the request's method.
     pub method: Cow<'static, str>,
+    /// Where the features are recorded that the result of a legacy handshake declares.
+    pub(super) handshake: Option<DeclaredFeatures>,
 }
 
 impl Seal {
@@ -23,6 +25,7 @@ impl Seal {
         Self {
             dialect,
             method: method.into(),
+            handshake: None,
         }
     }
 }

@@ -31,7 +31,7 @@ pub struct Caller {
     pub implementation: Option<Implementation>,
     /// The client's capabilities.
     pub capabilities: ClientCapabilities,
-    /// The minimum severity of log messages to send; `None` disables them.
+    /// The minimum severity of log messages that the client requested; see [`Caller::least_log_level`].
     pub log_level: Option<LoggingLevel>,
 }
 
@@ -45,6 +45,16 @@ impl Caller {
             capabilities: ClientCapabilities::default(),
             log_level: None,
         }
+    }
+
+    /// Returns the minimum severity of log messages to send; `None` disables them.
+    ///
+    /// A modern client that requests no level gets no messages. For legacy clients the specification leaves that to the
+    /// server; here they get all.
+    #[must_use]
+    pub fn least_log_level(&self) -> Option<LoggingLevel> {
+        let default = (!self.dialect.is_modern()).then_some(LoggingLevel::Debug);
+        self.log_level.or(default)
     }
 }
 

@@ -21,12 +21,17 @@ impl RequestConverter {
     pub fn convert(&self, mut request: Request) -> Request {
         if let Some(legacy) = legacy::Adapter::of(request.caller.dialect) {
             legacy.convert_params(&mut request);
-            request.caller = self.convert_caller(legacy, request.caller);
+            request.caller = self.convert_caller(request.caller);
         }
         request
     }
 
-    fn convert_caller(&self, legacy: legacy::Adapter, caller: Arc<Caller>) -> Arc<Caller> {
+    /// Removes the capabilities that the caller's dialect does not define: a client may declare them nevertheless.
+    #[must_use]
+    pub fn convert_caller(&self, caller: Arc<Caller>) -> Arc<Caller> {
+        let Some(legacy) = legacy::Adapter::of(caller.dialect) else {
+            return caller;
+        };
         // A panic under this lock leaves the previous value in place, so a poisoned value is consistent.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {

@@ -1,4 +1,4 @@
-//! [`Stamper`]: converts outgoing requests to their wire form, and caches the encoded envelope of the last caller.
+//! [`Stamper`]: converts outgoing requests to their wire form, and caches the encoded envelopes of the last callers.
 //!
 //! The envelope is the members of `_meta` for version, client info, capabilities and log level.
 
@@ -8,12 +8,14 @@ use bowline_types::Json;
 
 use super::{Caller, Request, Stamped, legacy, modern};
 
-/// Converts requests to the wire form of their caller's dialect, and caches the encoded envelope of the last caller.
+/// Converts requests to the wire form of their caller's dialect, and caches the encoded envelopes of the last callers.
+///
+/// There are several if requests of several clients are forwarded over one connection.
 #[derive(Debug, Default)]
 pub struct Stamper {
-    /// The last caller and its encoded envelope. While this `Arc` is held, `Arc::make_mut` copies the caller, so the
-    /// same pointer means the same envelope.
-    last: Mutex<Option<(Arc<Caller>, Json)>>,
+    /// The callers that were used last and their encoded envelopes, the last one first. While an `Arc` is held,
+    /// `Arc::make_mut` copies the caller, so the same pointer means the same envelope.
+    recent: Mutex<Vec<(Arc<Caller>, Json)>>,
 }
 
 impl Stamper {
@@ -36,18 +38,22 @@ impl Stamper {
     }
 
     fn envelope(&self, caller: &Arc<Caller>) -> Json {
-        // A panic under this lock leaves the previous value in place, so a poisoned value is consistent.
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*last {
-            Some((own, envelope)) if Arc::ptr_eq(own, caller) => envelope.clone(),
-            _ => {
-                let envelope = modern::envelope(caller);
-                *last = Some((caller.clone(), envelope.clone()));
-                envelope
-            }
+        // A panic under this lock leaves whole entries, so a poisoned value is consistent.
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = recent.iter().position(|(own, _)| Arc::ptr_eq(own, caller));
+        if let Some(place) = place {
+            recent[..=place].rotate_right(1);
+            return recent[0].1.clone();
         }
+        let envelope = modern::envelope(caller);
+        recent.truncate(MAX_CALLERS - 1);
+        recent.insert(0, (caller.clone(), envelope.clone()));
+        envelope
     }
 }
+
+/// The number of callers whose envelopes are cached.
+const MAX_CALLERS: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -78,5 +84,30 @@ mod tests {
         assert_eq!(envelopes[0], envelopes[1], "encoded once");
         assert!(!first[0].contains("other") && first[2].contains("other"));
         assert!(!first[0].contains("alert") && then.contains("alert"));
+    }
+    #[test]
+    fn the_envelopes_of_the_last_eight_callers_are_encoded_once() {
+        let stamper = Stamper::default();
+        let callers = [(); 9].map(|()| Arc::new(Caller::new(Dialect::LATEST)));
+        // Held, so that the memory of one is not reused for another.
+        let encoded = |caller: &Arc<Caller>| stamper.envelope(caller);
+        let is_same =
+            |one: &Json, other: &Json| one.as_bytes().as_ptr() == other.as_bytes().as_ptr();
+
+        let first: Vec<_> = callers[..8].iter().map(encoded).collect();
+        let again: Vec<_> = callers[..8].iter().map(encoded).collect();
+        encoded(&callers[0]); // The second caller is now the one that was used longest ago.
+        encoded(&callers[8]);
+
+        assert!(
+            first
+                .iter()
+                .zip(&again)
+                .all(|(one, other)| is_same(one, other))
+        );
+        assert!(is_same(&encoded(&callers[0]), &first[0]));
+        let recent = stamper.recent.lock().unwrap();
+        assert_eq!(recent.len(), MAX_CALLERS);
+        assert!(!recent.iter().any(|(own, _)| Arc::ptr_eq(own, &callers[1])));
     }
 }

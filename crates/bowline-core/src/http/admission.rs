@@ -25,8 +25,10 @@ use super::legacy;
 use super::media::{self, AcceptedTypes};
 use super::paths::EndpointPaths;
 use super::source_policy::SourcePolicy;
-use crate::era::{self, CallerCache, Dialect, Dialects, Request, Seal, is_modern_version, modern};
-use crate::json::{Params, PickError};
+use crate::era::{
+    self, Caller, CallerCache, Dialect, Dialects, Request, Seal, is_modern_version, modern,
+};
+use crate::json::PickError;
 use crate::{
     BatchError, Malformed, Message, Notification, RawRequest, Response, is_batch, shortened,
 };
@@ -81,7 +83,31 @@ pub trait MethodCatalog {
     /// Returns the mirrored arguments of a tool, by the schema that this caller can see.
     ///
     /// Returns `None` for an unknown tool, which the router rejects later.
-    fn param_headers(&self, tool: &str) -> Option<Arc<ParamHeaders>>;
+    fn param_headers(&self, tool: &str, caller: &Caller) -> Option<Arc<ParamHeaders>>;
+}
+
+/// A [`MethodCatalog`] with every method, for a responder that does not know its methods in advance, such as a proxy. It
+/// checks no `Mcp-Param-*` headers.
+///
+/// # Examples
+///
+/// ```
+/// use bowline_core::http::admission::{AnyMethod, MethodCatalog};
+///
+/// assert!(AnyMethod.has_method("com.example/anything"));
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(clippy::exhaustive_structs, reason = "it has no settings")]
+pub struct AnyMethod;
+
+impl MethodCatalog for AnyMethod {
+    fn has_method(&self, _: &str) -> bool {
+        true
+    }
+
+    fn param_headers(&self, _: &str, _: &Caller) -> Option<Arc<ParamHeaders>> {
+        None
+    }
 }
 
 /// Runs the checks that need no body, so that the body of a rejected request is never read.
@@ -157,7 +183,7 @@ pub fn admit(
             header_is_modern(&mirror) || modern::has_version(raw.params.as_ref())
         }
         Message::Notification(notification) => {
-            header_is_modern(&mirror) || is_modern_notification(notification)
+            header_is_modern(&mirror) || modern::is_modern_notification(notification)
         }
         Message::Response(_) => false,
     };
@@ -222,7 +248,7 @@ fn admit_modern(
     // 11. The `Mcp-Param-*` headers equal the arguments.
     let plan = name
         .filter(|_| request.method == "tools/call")
-        .and_then(|tool| catalog.param_headers(&tool));
+        .and_then(|tool| catalog.param_headers(&tool, &request.caller));
     if let Some(plan) = plan {
         plan.check(arguments.as_ref(), headers)?;
     }
@@ -394,12 +420,6 @@ pub(super) fn header_version(mirror: &MirrorHeaders<'_>) -> Result<HeaderVersion
         Some(dialect) => HeaderVersion::Known(dialect),
         None => HeaderVersion::Unknown(version.into_owned()),
     })
-}
-
-/// Returns whether `_meta` of a notification marks it as modern.
-pub(super) fn is_modern_notification(notification: &Notification) -> bool {
-    let params = notification.params.clone().map(Params::from);
-    modern::has_version(params.as_ref())
 }
 
 fn header_is_modern(mirror: &MirrorHeaders<'_>) -> bool {

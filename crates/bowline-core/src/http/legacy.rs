@@ -7,7 +7,7 @@ use bowline_types::{ErrorCode, RpcError};
 use bytes::Bytes;
 use serde::Deserialize;
 
-use super::admission::{HeaderVersion, HttpRejection, header_version, is_modern_notification};
+use super::admission::{HeaderVersion, HttpRejection, header_version};
 use super::headers::MirrorHeaders;
 use crate::era::{self, Dialect, Dialects, modern};
 use crate::{BatchError, Malformed, Message, RawRequest, decode_batch, shortened};
@@ -57,7 +57,7 @@ impl UndecodedBatch {
         let messages = decode_batch(&self.body, max)?;
         let is_modern = |message: &Result<Message, Malformed>| match message {
             Ok(Message::Request(raw)) => modern::has_version(raw.params.as_ref()),
-            Ok(Message::Notification(notification)) => is_modern_notification(notification),
+            Ok(Message::Notification(notification)) => modern::is_modern_notification(notification),
             Ok(Message::Response(_)) | Err(_) => false,
         };
         if messages.iter().any(is_modern) {
@@ -193,23 +193,9 @@ const UNEXPECTED_BATCH: &str = "expected one JSON-RPC object, not a batch";
 mod tests {
     use super::*;
     use crate::era::CallerCache;
-    use crate::http::admission::{self, AdmittedPost, MethodCatalog};
-    use crate::http::headers::ParamHeaders;
+    use crate::http::admission::{self, AdmittedPost, AnyMethod};
     use ::http::{HeaderMap, HeaderValue};
     use serde_json::json;
-    use std::sync::Arc;
-
-    struct AllMethods;
-
-    impl MethodCatalog for AllMethods {
-        fn has_method(&self, _method: &str) -> bool {
-            true
-        }
-
-        fn param_headers(&self, _tool: &str) -> Option<Arc<ParamHeaders>> {
-            None
-        }
-    }
 
     #[test]
     fn a_session_header_does_not_make_a_modern_request_legacy() {
@@ -237,7 +223,7 @@ mod tests {
             &body,
             &Dialects::all(),
             &CallerCache::default(),
-            &AllMethods,
+            &AnyMethod,
         );
 
         assert!(

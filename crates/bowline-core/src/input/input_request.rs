@@ -79,8 +79,24 @@ impl InputKind {
             .find(|kind| kind.method() == method)
     }
 
-    /// Checks the outer shape of an answer.
-    pub(super) fn check_answer(self, answer: &Json) -> Result<(), &'static str> {
+    /// Checks the outer shape of an answer. Its content is checked when it is decoded.
+    ///
+    /// # Errors
+    ///
+    /// The expected shape.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline_core::input::InputKind;
+    /// use bowline_types::Json;
+    ///
+    /// let answer = Json::parse(r#"{"roots":[]}"#)?;
+    /// assert_eq!(InputKind::Roots.check_answer(&answer), Ok(()));
+    /// assert!(InputKind::Elicitation.check_answer(&answer).is_err());
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
+    pub fn check_answer(self, answer: &Json) -> Result<(), &'static str> {
         let fits = match self {
             Self::Elicitation => answer
                 .decode::<ElicitationShape>()
@@ -162,6 +178,14 @@ impl RawInputRequest {
                 Value::Array(blocks) => blocks.iter().any(is_about_tools),
                 block => is_about_tools(block),
             })
+    }
+
+    /// Returns whether it is an elicitation in URL mode.
+    #[must_use]
+    pub fn is_url(&self) -> bool {
+        let params = self.params.as_ref().and_then(|it| it.decode().ok());
+        let params: CapabilityParams<'_> = params.unwrap_or_default();
+        self.kind == InputKind::Elicitation && params.mode.as_deref() == Some("url")
     }
 
     /// Returns whether it is a form with a multi-select field.

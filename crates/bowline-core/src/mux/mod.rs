@@ -32,6 +32,9 @@ pub use pending::{CallId, CallOptions};
 
 mod references;
 
+mod reasons;
+pub use reasons::{AbandonReason, CallTimeout};
+
 #[cfg(test)]
 mod tests;
 
@@ -45,7 +48,7 @@ use crate::json::Params;
 use crate::message::{Malformed, Message, Notification, Outcome, RawRequest, Response};
 use crate::shortened;
 use in_flight::InFlightRequests;
-use pending::PendingCalls;
+use pending::{Arrival, PendingCalls};
 use references::{CancelledParams, Reference};
 
 /// The state machine for the exchanges over one duplex wire.
@@ -121,6 +124,9 @@ pub enum MuxEvent {
         method: Cow<'static, str>,
         /// The params.
         params: Option<Params>,
+        /// On a client, the request of ours that the peer sent it for, if that is known; see
+        /// [`Mux::handle_message_within`].
+        within: Option<RequestId>,
     },
     /// The peer cancelled its request, or the wire ended. Stop its handler.
     Cancelled {
@@ -131,7 +137,7 @@ pub enum MuxEvent {
     },
     /// A notification that belongs to no call.
     Notification(Notification),
-    /// A notification that belongs to a call: progress, or a notification of a subscription.
+    /// A notification that belongs to a call: progress, a notification of a subscription, or a log message.
     CallNotification {
         /// The call.
         call: CallId,
@@ -165,16 +171,6 @@ pub enum CallFailure {
     Unsubscribed,
 }
 
-/// The deadline that passed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CallTimeout {
-    /// The idle timeout: no progress for this long.
-    Idle(Duration),
-    /// The total timeout.
-    Total(Duration),
-}
-
 /// How a wire ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(
@@ -186,18 +182,6 @@ pub enum WireEnd {
     Closed,
     /// It failed.
     Broken,
-}
-
-/// The reason a call is abandoned.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum AbandonReason {
-    /// The caller dropped it.
-    Dropped,
-    /// A deadline passed.
-    Timeout(CallTimeout),
-    /// The caller cancelled it with a reason.
-    Cancelled(String),
 }
 
 /// The reason a call was not started.
@@ -443,14 +427,30 @@ impl Mux {
     // --- input from outside ---
 
     /// Processes a message of the peer.
+    ///
+    /// A request or log message of a server does not name the call that it was sent for. If exactly one call is in
+    /// flight, it is taken to belong to that call; pings, subscriptions and the like do not count. A call that was
+    /// abandoned does not count either, although the peer may have sent the message for it.
     pub fn handle_message(&mut self, now: Instant, message: Message) {
+        self.handle_arrival(now, message, Arrival::Unknown);
+    }
+
+    /// Like [`Mux::handle_message`], for a wire with a stream per request, such as legacy HTTP: the message arrived on
+    /// the stream of our request with this id.
+    pub fn handle_message_within(&mut self, now: Instant, within: &RequestId, message: Message) {
+        self.handle_arrival(now, message, Arrival::Within(within));
+    }
+
+    fn handle_arrival(&mut self, now: Instant, message: Message, arrival: Arrival<'_>) {
         if matches!(self.intake, IntakeState::Ended(_)) {
             return;
         }
         match message {
-            Message::Request(request) => self.handle_request(request),
+            Message::Request(request) => self.handle_request(request, arrival),
             Message::Response(response) => self.handle_response(response),
-            Message::Notification(notification) => self.handle_notification(now, notification),
+            Message::Notification(notification) => {
+                self.handle_notification(now, notification, arrival);
+            }
         }
     }
 
@@ -614,7 +614,7 @@ impl Mux {
 
     // --- the parts of `handle_message` ---
 
-    fn handle_request(&mut self, request: RawRequest) {
+    fn handle_request(&mut self, request: RawRequest, arrival: Arrival<'_>) {
         let RawRequest { id, method, params } = request;
         if self.in_flight.contains_request(&id) {
             // At the peer, an error with this id would settle the first request, which still gets its own response.
@@ -642,8 +642,15 @@ impl Mux {
             return self.refuse(Some(id), error);
         }
         let id = self.in_flight.insert(id);
-        self.events
-            .push_back(MuxEvent::Request { id, method, params });
+        // The id and not the `CallId`: the call may be settled when the event is polled.
+        let within = self.pending.cause(arrival);
+        let within = within.and_then(|call| self.pending.request_id(call).cloned());
+        self.events.push_back(MuxEvent::Request {
+            id,
+            method,
+            params,
+            within,
+        });
     }
 
     fn handle_response(&mut self, response: Response) {
@@ -670,7 +677,12 @@ impl Mux {
         }
     }
 
-    fn handle_notification(&mut self, now: Instant, notification: Notification) {
+    fn handle_notification(
+        &mut self,
+        now: Instant,
+        notification: Notification,
+        arrival: Arrival<'_>,
+    ) {
         match references::read_reference(&notification) {
             Reference::Cancelled(cancelled) => self.handle_cancelled(cancelled),
             Reference::Progress(token) => {
@@ -685,6 +697,13 @@ impl Mux {
                     self.events
                         .push_back(MuxEvent::CallNotification { call, notification });
                 }
+            }
+            Reference::Log => {
+                let event = match self.pending.cause(arrival) {
+                    Some(call) => MuxEvent::CallNotification { call, notification },
+                    None => MuxEvent::Notification(notification),
+                };
+                self.events.push_back(event);
             }
             Reference::NoExchange => self.events.push_back(MuxEvent::Notification(notification)),
             Reference::Malformed => {}
@@ -746,25 +765,6 @@ impl Mux {
             let outcome = Err(error);
             self.outbox
                 .push(OutgoingMessage::new(Response { id, outcome }, None));
-        }
-    }
-}
-
-/// The `reason` of `notifications/cancelled`.
-impl std::fmt::Display for AbandonReason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Dropped => f.write_str("caller cancelled"),
-            Self::Timeout(timeout) => timeout.fmt(f),
-            Self::Cancelled(reason) => f.write_str(reason),
-        }
-    }
-}
-
-impl std::fmt::Display for CallTimeout {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Idle(after) | Self::Total(after) => write!(f, "timed out after {after:?}"),
         }
     }
 }

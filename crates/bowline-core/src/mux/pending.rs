@@ -57,6 +57,15 @@ impl Default for CallOptions {
     }
 }
 
+/// What the wire knows of the call that a message of the peer was sent for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Arrival<'a> {
+    /// Nothing.
+    Unknown,
+    /// It arrived on the stream of the request with this id.
+    Within(&'a RequestId),
+}
+
 /// A pending call.
 #[derive(Debug)]
 pub(super) struct PendingCall {
@@ -69,6 +78,8 @@ pub(super) struct PendingCall {
     cancel_on_abandon: bool,
     /// Whether notifications may carry its id, and the peer may cancel it.
     is_subscription: bool,
+    /// Whether the peer may send requests and log messages for it.
+    is_cause: bool,
     within: Option<InFlightId>,
 }
 
@@ -158,6 +169,7 @@ impl PendingCalls {
             may_be_cancelled: !NEVER_CANCELLED.contains(&&*method),
             cancel_on_abandon: options.cancel_on_abandon,
             is_subscription: method == SubscriptionsListenRequest::NAME,
+            is_cause: !NO_CAUSE.contains(&&*method),
             within: options.within,
             unsent: Some(UnsentRequest {
                 method,
@@ -236,6 +248,21 @@ impl PendingCalls {
     pub(super) fn subscription(&self, id: &RequestId) -> Option<CallId> {
         let call = *self.by_id.get(&CorrelationKey::from(id))?;
         self.calls.get(&call)?.is_subscription.then_some(call)
+    }
+
+    /// Returns the call that the peer sent a request or log message for, if that is known.
+    pub(super) fn cause(&self, arrival: Arrival<'_>) -> Option<CallId> {
+        let is_sent = |pending: &PendingCall| !pending.is_unsent();
+        if let Arrival::Within(id) = arrival {
+            let call = *self.by_id.get(&CorrelationKey::from(id))?;
+            return self.calls.get(&call).is_some_and(is_sent).then_some(call);
+        }
+        let mut causes = self
+            .calls
+            .iter()
+            .filter(|(_, pending)| pending.is_cause && is_sent(pending));
+        let (call, _) = causes.next()?;
+        causes.next().is_none().then_some(*call)
     }
 
     /// Returns a call whose deadline has passed.
@@ -331,6 +358,17 @@ impl PendingCalls {
         self.calls.len()
     }
 }
+
+/// Methods for which a server sends neither requests nor log messages.
+const NO_CAUSE: [&str; 7] = [
+    "initialize",
+    "server/discover",
+    "ping",
+    "logging/setLevel",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "subscriptions/listen",
+];
 
 /// The specification forbids cancelling `initialize`. How to cancel is known only after `server/discover`.
 const NEVER_CANCELLED: [&str; 2] = ["initialize", "server/discover"];

@@ -11,6 +11,8 @@ pub(super) enum Reference {
     Progress(ProgressToken),
     /// `_meta` has the id of the request that opened a subscription.
     Subscription(RequestId),
+    /// A log message, which does not name its exchange.
+    Log,
     NoExchange,
     /// The reference is missing or malformed.
     Malformed,
@@ -39,6 +41,7 @@ pub(super) fn read_reference(notification: &Notification) -> Reference {
                         subscription_id: Some(id),
                     }),
             }) => Reference::Subscription(id),
+            _ if notification.method == LOG => Reference::Log,
             _ => Reference::NoExchange,
         },
     }
@@ -88,3 +91,4 @@ struct SubscriptionMeta {
 
 const CANCELLED: &str = "notifications/cancelled";
 const PROGRESS: &str = "notifications/progress";
+const LOG: &str = "notifications/message";

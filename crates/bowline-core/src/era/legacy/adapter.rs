@@ -74,6 +74,11 @@ impl Adapter {
         }
     }
 
+    /// Converts the params of a server-to-client request.
+    pub(in crate::era) fn convert_question(self, method: &str, params: &mut Object<'_>) {
+        RevisionConverter(self.0).params(method, params);
+    }
+
     /// Returns `caller` without the capabilities that the dialect does not define.
     pub(in crate::era) fn convert_caller(self, caller: &Arc<Caller>) -> Arc<Caller> {
         let mut caller = caller.clone();

@@ -108,7 +108,8 @@ impl RevisionConverter {
         }
         let lost = result.remove("structuredContent");
         let content = result.member("content");
-        let is_empty = content.is_none_or(|content| content.as_str() == "[]");
+        // Of a relayed result the text is that of another server, which may contain spaces.
+        let is_empty = content.is_none_or(|content| content.decode::<[(); 0]>().is_ok());
         if let (Some(lost), true) = (lost, is_empty) {
             // Without a text block the model would get an empty result.
             let text = json!([{"type": "text", "text": lost.as_str()}]);
@@ -313,6 +314,9 @@ fn without(json: Json, names: &[&str]) -> Json {
 
 /// Converts an elicitation schema to 2025-06-18: `enumNames` instead of titled choices, defaults for booleans only.
 fn downgrade_form_schema(schema: &mut Value) {
+    if let Some(schema) = schema.as_object_mut() {
+        schema.remove("$schema");
+    }
     let fields = schema.get_mut("properties").and_then(Value::as_object_mut);
     for field in fields.into_iter().flat_map(Map::values_mut) {
         let Some(field) = field.as_object_mut() else {

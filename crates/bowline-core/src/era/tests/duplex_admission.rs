@@ -184,7 +184,7 @@ fn initialize_negotiates_the_offered_version_or_our_latest() {
 #[test]
 fn a_server_of_few_versions_negotiates_its_own_latest() {
     let served = Dialects::only(|row| row.elicitation == ElicitationModes::Form);
-    let mut admission = DuplexAdmission::new(served, LegacyFeatures::default());
+    let mut admission = DuplexAdmission::new(served);
 
     let (request, _) = request_in(admission.admit(initialize("2025-11-25")).unwrap());
 
@@ -304,7 +304,7 @@ fn initialize_with_a_modern_envelope_is_rejected() {
 /// `initialize`".
 #[test]
 fn a_modern_only_server_lists_its_versions_to_a_legacy_client() {
-    let mut admission = DuplexAdmission::new(Dialects::modern(), LegacyFeatures::default());
+    let mut admission = DuplexAdmission::new(Dialects::modern());
 
     let rejection = admission.admit(initialize("2025-11-25")).unwrap_err();
     let ping = admission.admit(raw("ping", json!({}))).unwrap_err();
@@ -319,7 +319,7 @@ fn a_modern_only_server_lists_its_versions_to_a_legacy_client() {
 
 #[test]
 fn a_legacy_only_server_rejects_modern_requests() {
-    let mut admission = DuplexAdmission::new(Dialects::legacy(), LegacyFeatures::default());
+    let mut admission = DuplexAdmission::new(Dialects::legacy());
 
     let rejection = admission
         .admit(raw("tools/list", json!({"_meta": envelope()})))
@@ -358,7 +358,7 @@ fn methods_of_the_other_era_are_not_found() {
 
 /// LUTIL-2: "`logging/setLevel {level}`; server then filters […]; without setLevel the server picks".
 #[test]
-fn a_legacy_log_level_is_debug_until_it_is_set() {
+fn a_legacy_log_level_is_left_to_the_server_until_it_is_set() {
     let mut admission = initialized_at("2025-11-25");
     let level = |admission: &mut DuplexAdmission| {
         let (request, _) = request_in(admission.admit(raw("tools/list", json!({}))).unwrap());
@@ -374,7 +374,7 @@ fn a_legacy_log_level_is_debug_until_it_is_set() {
         .admit(raw("logging/setLevel", json!({"level": "loud"})))
         .unwrap_err();
 
-    assert_eq!(before, Some(LoggingLevel::Debug));
+    assert_eq!(before, None);
     assert_eq!(answer, RequestAction::Respond(Json::empty_object()));
     assert_eq!(after, Some(LoggingLevel::Warning));
     assert_eq!(bad.code(), ErrorCode::INVALID_PARAMS);
@@ -400,22 +400,74 @@ fn legacy_resource_subscriptions_are_returned_as_actions() {
     assert_eq!(bad.unwrap_err().code(), ErrorCode::INVALID_PARAMS);
 }
 
+/// Returns the admission state of a client whose handshake was answered with these capabilities.
+fn answered_with(capabilities: &Value) -> DuplexAdmission {
+    let mut admission = admission();
+    let (_, form) = request_in(admission.admit(initialize("2025-11-25")).unwrap());
+    let result = Json::from(json!({"supportedVersions": [], "capabilities": capabilities}));
+    seal(&form, &server(), Ok(result)).unwrap();
+    admission
+}
+
+/// The methods that depend on a capability.
+fn feature_methods() -> [RawRequest; 3] {
+    [
+        raw("logging/setLevel", json!({"level": "info"})),
+        raw("resources/subscribe", json!({"uri": "a:b"})),
+        raw("resources/unsubscribe", json!({"uri": "a:b"})),
+    ]
+}
+
 /// ERR-7: "-32601 covers both unknown methods and methods behind a capability the server did not
 /// advertise".
 #[test]
-fn methods_of_unsupported_features_are_not_found() {
-    let mut admission = DuplexAdmission::new(Dialects::all(), LegacyFeatures::default());
-    admission.admit(initialize("2025-11-25")).unwrap();
+fn methods_of_features_that_the_handshake_did_not_declare_are_not_found() {
+    let mut admission = answered_with(&json!({"resources": {"listChanged": true}, "own": 1}));
 
-    for (method, params) in [
-        ("logging/setLevel", json!({"level": "info"})),
-        ("resources/subscribe", json!({"uri": "a:b"})),
-        ("resources/unsubscribe", json!({"uri": "a:b"})),
-    ] {
-        let rejection = admission.admit(raw(method, params)).unwrap_err();
+    for request in feature_methods() {
+        let method = request.method.clone();
+        let rejection = admission.admit(request).unwrap_err();
 
         assert_eq!(rejection.code(), ErrorCode::METHOD_NOT_FOUND, "{method}");
     }
+}
+
+#[test]
+fn methods_of_features_that_the_handshake_declared_are_admitted() {
+    let mut admission = answered_with(&json!({"logging": {}, "resources": {"subscribe": true}}));
+
+    assert!(
+        feature_methods()
+            .map(|it| admission.admit(it))
+            .iter()
+            .all(Result::is_ok)
+    );
+}
+
+#[test]
+fn a_second_handshake_declares_its_own_features() {
+    let mut admission = answered_with(&json!({}));
+
+    let (_, form) = request_in(admission.admit(initialize("2025-11-25")).unwrap());
+    let result = Json::from(json!({"supportedVersions": [], "capabilities": {"logging": {}}}));
+    seal(&form, &server(), Ok(result)).unwrap();
+    let [set_level, subscribe, _] = feature_methods();
+
+    assert!(admission.admit(set_level).is_ok());
+    assert!(admission.admit(subscribe).is_err());
+}
+
+#[test]
+fn a_client_that_does_not_wait_for_the_handshake_may_use_every_feature() {
+    let mut admission = admission();
+    admission.admit(initialize("2025-11-25")).unwrap();
+
+    assert!(
+        feature_methods()
+            .map(|it| admission.admit(it))
+            .iter()
+            .all(Result::is_ok)
+    );
 }
 
 #[test]
@@ -429,20 +481,49 @@ fn legacy_features_are_derived_from_the_capabilities() {
 }
 
 #[test]
-fn legacy_notifications_are_ignored_before_initialize() {
+fn notifications_are_dispatched_with_their_caller() {
     let roots = Notification::new("notifications/roots/list_changed", None);
     let other = Notification::new("notifications/own", None);
     let all = [&initialized(), &initialized(), &roots, &other];
-    use NotificationAction::{Ignore, Initialized, Other, RootsListChanged};
+    use NotificationAction::{Dispatch, Ignore, Initialized};
 
     let mut modern = admission();
     let actions = all.map(|notification| modern.handle_notification(notification));
-    assert_eq!(actions, [Ignore, Ignore, Ignore, Other]);
+    let unknown = Arc::new(Caller::new(Dialect::LATEST));
+    assert_eq!(actions, [Ignore, Ignore, Ignore, Dispatch(unknown)]);
 
     let mut legacy = admission();
-    legacy.admit(initialize("2025-11-25")).unwrap();
+    let (request, _) = request_in(legacy.admit(initialize("2025-11-25")).unwrap());
     let actions = all.map(|notification| legacy.handle_notification(notification));
-    assert_eq!(actions, [Initialized, Ignore, RootsListChanged, Other]);
+    let caller = request.caller;
+    let expected = [
+        Initialized,
+        Ignore,
+        Dispatch(caller.clone()),
+        Dispatch(caller),
+    ];
+    assert_eq!(actions, expected);
+}
+
+#[test]
+fn a_notification_with_an_envelope_has_the_caller_of_its_envelope() {
+    let sender = Arc::new(caller(Dialect::LATEST));
+    let request = Request::new("notifications/own", Json::empty_object(), sender.clone());
+    let params = stamp(&request).params;
+    let mut admission = initialized_at("2025-11-25");
+
+    let action = admission.handle_notification(&Notification::new("notifications/own", params));
+
+    assert_eq!(action, NotificationAction::Dispatch(sender));
+}
+
+#[test]
+fn a_server_of_legacy_versions_ignores_notifications_before_initialize() {
+    let mut admission = DuplexAdmission::new(Dialects::legacy());
+
+    let action = admission.handle_notification(&Notification::new("notifications/own", None));
+
+    assert_eq!(action, NotificationAction::Ignore);
 }
 
 #[test]

@@ -16,7 +16,8 @@ fn a_client_without_initialize_is_known_by_its_version_only() {
 
     assert_eq!(request.caller.dialect.version, "2025-03-26");
     assert_eq!(request.caller.implementation, None);
-    assert_eq!(request.caller.log_level, Some(LoggingLevel::Debug));
+    assert_eq!(request.caller.log_level, None);
+    assert_eq!(request.caller.least_log_level(), Some(LoggingLevel::Debug));
     assert_eq!(request.caller.capabilities, Default::default());
     assert!(opened.is_ready());
 }

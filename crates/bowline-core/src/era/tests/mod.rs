@@ -56,13 +56,9 @@ fn initialized() -> Notification {
     Notification::new("notifications/initialized", None)
 }
 
-/// Returns the admission state of a server with every version and every legacy feature.
+/// Returns the admission state of a server with every version.
 fn admission() -> DuplexAdmission {
-    let features = LegacyFeatures {
-        logging: true,
-        subscriptions: true,
-    };
-    DuplexAdmission::new(Dialects::all(), features)
+    DuplexAdmission::new(Dialects::all())
 }
 
 /// Returns the admission state after `initialize` of a legacy client.

@@ -382,12 +382,50 @@ fn a_legacy_result_loses_the_members_that_only_modern_results_have() {
 #[test]
 fn an_error_of_the_peer_is_unsealed_unchanged_in_every_dialect() {
     for dialect in Dialect::ALL {
-        let error = RpcError::new(ErrorCode(-32002), "gone").with_data(json!({"uri": "a:b"}));
+        for code in [-32002, -32603, -32042, -32020, -32022] {
+            let error = RpcError::new(ErrorCode(code), "gone").with_data(json!({"uri": "a:b"}));
 
-        let unsealed = unseal("resources/read", dialect, Err(error.clone()));
+            let unsealed = unseal("resources/read", dialect, Err(error.clone()));
 
-        assert_eq!(unsealed, Ok(Unsealed::Failed(error)));
+            assert_eq!(unsealed, Ok(Unsealed::Failed(error)), "{dialect}");
+        }
     }
+}
+
+#[test]
+fn a_missing_resource_has_the_same_code_inside_in_every_dialect() {
+    let about_uri = Some(json!({"uri": "a:b"}));
+    let failed = |method, dialect, code, data: &Option<Value>| {
+        let mut error = RpcError::new(ErrorCode(code), "gone");
+        error.data = data.clone().map(Json::from);
+        match unseal(method, dialect, Err(error)) {
+            Ok(Unsealed::Failed(error)) => error.code.0,
+            other => panic!("expected an error, got {other:?}"),
+        }
+    };
+    for dialect in Dialect::ALL {
+        let code = dialect.resource_not_found_code.0;
+        assert_eq!(
+            failed("resources/read", dialect, code, &about_uri),
+            -32002,
+            "{dialect}"
+        );
+        // Other meanings of the code.
+        for (method, data) in [
+            ("resources/read", &None),
+            ("resources/read", &Some(json!({"cursor": 1}))),
+            ("resources/read", &Some(json!("a:b"))),
+            ("tools/call", &about_uri),
+        ] {
+            assert_eq!(
+                failed(method, dialect, code, data),
+                code,
+                "{dialect} {method} {data:?}"
+            );
+        }
+    }
+    let legacy = failed("resources/read", Dialect::LATEST_LEGACY, -32602, &about_uri);
+    assert_eq!(legacy, -32602);
 }
 
 /// LINI-4: a client should "disconnect if it cannot speak the answer"; LINI-11: "must never offer or accept

@@ -29,8 +29,10 @@ impl MethodCatalog for TestCatalog {
         Dialect::LATEST.knows_request(method) && method != "completion/complete"
     }
 
-    fn param_headers(&self, tool: &str) -> Option<Arc<ParamHeaders>> {
-        self.tools.get(tool).cloned()
+    fn param_headers(&self, tool: &str, caller: &Caller) -> Option<Arc<ParamHeaders>> {
+        let client = caller.implementation.as_ref().map(|client| &*client.name);
+        let tool = self.tools.get(tool).cloned();
+        tool.filter(|_| client != Some("sees no tools"))
     }
 }
 
@@ -118,6 +120,36 @@ fn a_modern_request_is_admitted() {
     assert_eq!(request.method, "tools/call");
     assert_eq!(request.caller.dialect, Dialect::LATEST);
     assert_eq!(seal.dialect, Dialect::LATEST);
+}
+
+#[test]
+fn the_param_headers_depend_on_the_caller() {
+    let mut body = call("sql", &json!({"region": "eu"}));
+    let without_header = post(&CALL, &body, &Dialects::all());
+    body["params"]["_meta"]["io.modelcontextprotocol/clientInfo"] =
+        json!({"name": "sees no tools", "version": "1"});
+    let by_other_caller = post(&CALL, &body, &Dialects::all());
+
+    assert!(without_header.is_err());
+    assert!(by_other_caller.is_ok(), "{by_other_caller:?}");
+}
+
+#[test]
+fn a_catalog_of_any_method_does_not_admit_methods_of_the_other_era() {
+    let admit_any = |method: &str| {
+        let list = headers(&[("mcp-protocol-version", MODERN), ("mcp-method", method)]);
+        let body = Bytes::from(request(method, &meta(MODERN)).to_string());
+        admit(
+            &list,
+            &body,
+            &Dialects::all(),
+            &CallerCache::default(),
+            &AnyMethod,
+        )
+    };
+
+    assert!(admit_any("com.example/own").is_ok());
+    assert_eq!(admit_any("initialize").unwrap_err().status(), 404);
 }
 
 /// Headers and a body, with the status, the code and a part of the message of their rejection.

@@ -192,6 +192,20 @@ fn sampling_messages_are_split_into_single_blocks_for_old_versions() {
 }
 
 #[test]
+fn lost_structured_content_becomes_text_however_empty_content_is_written() {
+    for content in ["\"content\": [ \n ],", ""] {
+        let text = format!(r#"{{{content} "structuredContent": {{"a": 1.50}}}}"#);
+        let form = Seal::new(dialect("2025-03-26"), "tools/call");
+        let written = Json::parse(text.clone()).unwrap();
+        let result = seal(&form, &Json::empty_object(), Ok(written)).unwrap();
+        let result: Value = result.decode().unwrap();
+
+        let expected = json!({"content": [{"type": "text", "text": r#"{"a": 1.50}"#}]});
+        assert_eq!(result, expected, "{text}");
+    }
+}
+
+#[test]
 fn a_sampling_result_is_merged_into_one_block_for_old_versions() {
     let text = |text: &str| json!({"type": "text", "text": text});
     let image = json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
