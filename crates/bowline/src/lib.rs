@@ -45,6 +45,8 @@ pub use once_store::{MemoryOnceStore, OnceOutcome, OnceStore, OnceStoreError};
 
 mod random;
 
+pub mod seal;
+
 mod shutdown;
 
 mod signal;

@@ -11,11 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bowline::client::{Change, ChangeFilter, ClientBuilder, Reconnect};
+use bowline::client::{Change, ChangeFilter, ClientBuilder, Reconnect, UnsolicitedEvent};
+use bowline::exchange::{CallOptions, Channel, Request};
 use bowline::testing::{self, ScriptedPeer};
 use bowline::types::LoggingLevel;
 use bowline::wire::Memory;
-use bowline::{Client, Error, Server};
+use bowline::{Client, Error, Json, Server};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
@@ -519,4 +520,41 @@ fn only_a_missing_connection_is_a_disconnect() {
 
     assert!(transport.is_disconnected() && Error::Closed.is_disconnected());
     assert!(!timeout.is_disconnected() && !Error::Lagged.is_disconnected());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_without_a_client_reports_the_loss_and_goes_on() {
+    for version in [MODERN, LEGACY] {
+        let (mut connections, open) = Connections::new();
+        let builder = Client::from_wire_fn(open).protocol_version(version);
+        let builder = builder.reconnect(Reconnect::default());
+        let first = async {
+            match version {
+                MODERN => connections.accept().await,
+                _ => connections.serve(version).await,
+            }
+        };
+        let (connection, server) = tokio::join!(builder.connection(), first);
+        let connection = connection.unwrap();
+        let mut unsolicited = connection.unsolicited();
+
+        drop(server);
+        let mut server = connections.serve(version).await;
+
+        let event = unsolicited.next().await;
+        assert!(
+            matches!(event, Some(UnsolicitedEvent::Reset)),
+            "{version}: {event:?}"
+        );
+        let event = unsolicited.next().await;
+        assert!(
+            matches!(&event, Some(UnsolicitedEvent::Notification(it)) if it.method.ends_with("list_changed")),
+            "{version}: {event:?}"
+        );
+        let request = Request::new("tools/call", Json::empty_object(), connection.caller());
+        let call = connection.open(request, CallOptions::default());
+        server.expect("tools/call").await.answer(text("done"));
+        assert!(call.answer().await.is_ok(), "{version}");
+        assert!(!connection.has_ended(), "{version}");
+    }
 }

@@ -28,7 +28,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             "mcpserver:resource:template",
         ),
         scenario!(
-            an_unknown_uri_gets_the_not_found_error_of_the_version,
+            an_unknown_uri_gets_one_error_in_every_version,
             "resources:read:unknown-uri",
             "mcpserver:resource:unknown-uri",
         ),
@@ -170,12 +170,13 @@ async fn a_template_is_listed_and_its_variables_reach_the_handler(env: ScenarioE
     assert_eq!(no_number.code, ErrorCode::INVALID_PARAMS);
 }
 
-async fn an_unknown_uri_gets_the_not_found_error_of_the_version(env: ScenarioEnv) {
+async fn an_unknown_uri_gets_one_error_in_every_version(env: ScenarioEnv) {
     let client = env.connect(&Server::new("s", "1").resource(readme())).await;
 
     let error = peer_error(read(&client, "docs://nowhere").await);
 
-    assert_eq!(error.code, env.dialect().resource_not_found_code);
+    // On the wire the code is that of the version.
+    assert_eq!(error.code, ErrorCode::RESOURCE_NOT_FOUND);
     assert_eq!(
         value(&error.data.unwrap()),
         json!({"uri": "docs://nowhere"})

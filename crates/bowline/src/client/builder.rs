@@ -22,8 +22,9 @@ use super::http::HttpConfig;
 use super::notification_dispatch::NotificationDispatch;
 use super::opener::Opener;
 use super::remembered_version::RememberedVersion;
-use super::transport::{ChildCommand, Connection, Transport};
-use super::{Client, ClientInner, Host};
+use super::restart::RestartSettings;
+use super::transport::{ChildCommand, Transport};
+use super::{Client, ClientInner, Connection, Host};
 use crate::exchange::{BoxFuture, Context, Responder};
 use crate::wire::{Command, EngineWire, OpenWireFn};
 use crate::{Error, Result, deprecation};
@@ -275,18 +276,78 @@ impl ClientBuilder {
         self.invalid.get_or_insert_with(|| Error::misuse(error));
     }
 
+    /// Connects without a [`Client`]: the returned [`Connection`] sends requests as they are, and returns answers as they
+    /// come.
+    ///
+    /// The settings of the cache, of output validation and of input rounds have no effect, nor do the callbacks for
+    /// notifications, which [`Connection::unsolicited`] replaces. Requests of the server are answered by the
+    /// [host responder](Self::host_responder). A [known](Self::known_server) version is not corrected if it turns out to
+    /// be wrong.
+    ///
+    /// # Errors
+    ///
+    /// As for the future of the builder.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the wire.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use bowline::{Client, Server};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> bowline::Result<()> {
+    /// use bowline::exchange::{Answer, CallOptions, Channel, Request};
+    ///
+    /// let server = Server::new("weather", "1.0");
+    /// let connection = Client::in_process(&server).connection().await?;
+    /// let request = Request::new("server/discover", bowline::Json::empty_object(), connection.caller());
+    /// let answer = connection.open(request, CallOptions::default()).answer().await?;
+    /// assert!(matches!(answer, Answer::Complete(_)));
+    /// # Ok(()) }
+    /// ```
+    pub async fn connection(mut self) -> Result<Connection> {
+        self.config.set_bare();
+        let notifications = self.prepare();
+        self.bare_connection(notifications).await
+    }
+
+    /// Opens a connection that is used without a client.
+    pub(super) async fn bare_connection(
+        self,
+        notifications: Arc<NotificationDispatch>,
+    ) -> Result<Connection> {
+        let (connection, config, child) = self.open(&notifications).await?;
+        connection.confirm();
+        connection.send_log_level(config.idle_timeout).await;
+        if let Some(command) = child {
+            connection.keep_restart_settings(RestartSettings {
+                command,
+                config,
+                notifications,
+            });
+        }
+        Ok(connection)
+    }
+
     async fn connect(mut self) -> Result<Client> {
+        let notifications = self.prepare();
+        self.connect_with(notifications).await
+    }
+
+    /// Declares the extensions. Not part of [`open`](Self::open), which also gets the config of a connected client, to
+    /// restart its server.
+    fn prepare(&mut self) -> Arc<NotificationDispatch> {
         let ClientConfig {
             extensions, caller, ..
         } = &mut self.config;
-        // Here and not in `connect_with`, which gets the config of a connected client to restart its server.
         if let Err(error) = extensions.check_undeclared(&caller.capabilities) {
             self.invalid.get_or_insert(error);
         }
         self.config.extensions.declare(&mut self.config.caller);
         let (url, identity) = (self.http.cache_url(), self.http.identity());
-        let notifications = self.config.notifications(url, identity);
-        self.connect_with(notifications).await
+        self.config.notifications(url, identity)
     }
 
     /// Connects a client whose notifications go through `notifications`.
@@ -294,6 +355,30 @@ impl ClientBuilder {
         self,
         notifications: Arc<NotificationDispatch>,
     ) -> Result<Client> {
+        let (connection, config, child) = self.open(&notifications).await?;
+        let remembered = RememberedVersion::of(&config, &connection);
+        let inner = ClientInner {
+            first: connection,
+            remembered,
+            notifications,
+            config,
+            last_token: AtomicI64::new(0),
+            child,
+            closed: Arc::default(),
+            detached: DetachedRequests::new(),
+        };
+        let client = Client {
+            inner: Arc::new(inner),
+        };
+        client.send_log_level().await;
+        Ok(client)
+    }
+
+    /// Opens the connection. Also returns its settings, and the command of a child process.
+    async fn open(
+        self,
+        notifications: &Arc<NotificationDispatch>,
+    ) -> Result<(Connection, ClientConfig, Option<ChildCommand>)> {
         let Self {
             target,
             mut config,
@@ -311,7 +396,7 @@ impl ClientBuilder {
         check_extensions(&config.caller.capabilities)?;
         let opener = Opener {
             config: &config,
-            notifications: &notifications,
+            notifications,
         };
         let child = match &target {
             ConnectTarget::Child(command) => Some(command.clone()),
@@ -323,22 +408,7 @@ impl ClientBuilder {
         let connection = open(target, http, &opener).await?;
         connection.arm_reconnect();
         warn_of_deprecated(&connection.caller());
-        let remembered = RememberedVersion::of(&config, &connection);
-        let inner = ClientInner {
-            first: connection,
-            remembered,
-            notifications,
-            config,
-            last_token: AtomicI64::new(0),
-            child,
-            closed: Arc::default(),
-            detached: DetachedRequests::new(),
-        };
-        let client = Client {
-            inner: Arc::new(inner),
-        };
-        client.send_log_level().await;
-        Ok(client)
+        Ok((connection, config, child))
     }
 }
 

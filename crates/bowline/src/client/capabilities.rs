@@ -11,6 +11,7 @@ use serde_json::json;
 use super::Client;
 use crate::Error;
 use crate::exchange::Exchange;
+use crate::peer::Peer;
 
 impl Client {
     /// Answers a request whose capability the server does not declare, without sending it: with an empty list, or an
@@ -33,7 +34,14 @@ impl Client {
             Some(declared) if self.inner.config.checks_capabilities => {
                 restrict_filter(filter, declared)
             }
-            _ => filter,
+            _ => {
+                if !self.inner.config.checks_capabilities {
+                    self.peer()
+                        .into_iter()
+                        .for_each(Peer::skip_capability_check);
+                }
+                filter
+            }
         }
     }
 }

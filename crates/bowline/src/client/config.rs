@@ -40,6 +40,8 @@ pub(super) struct ClientConfig {
     /// The version of an earlier connection, used instead of a probe.
     pub(super) known_server: Option<KnownServer>,
     pub(super) trace: Option<TraceSource>,
+    /// Whether the connection is used without a [`Client`](super::Client).
+    pub(super) is_bare: bool,
     cache: Arc<dyn Cache>,
     principal: Option<String>,
     server_identity: Option<String>,
@@ -71,6 +73,7 @@ impl ClientConfig {
             checks_capabilities: true,
             known_server: None,
             trace: None,
+            is_bare: false,
             cache: Arc::new(MemoryCache::default()),
             principal: None,
             server_identity: None,
@@ -79,6 +82,12 @@ impl ClientConfig {
             on_notification: None,
             on_error: None,
         }
+    }
+
+    /// Makes these the settings of a [`Connection`](super::Connection) without a client.
+    pub(super) fn set_bare(&mut self) {
+        self.is_bare = true;
+        self.output_validation = OutputValidation::Off;
     }
 
     /// The timeout of connecting to a child process or over a wire.

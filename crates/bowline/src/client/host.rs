@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 
-use bowline_core::Outcome;
-use bowline_core::era::{Caller, Request};
+use bowline_core::era::Request;
 use bowline_core::input::{InputKind, RawInputRequest, check_form, check_tool_uses, check_url};
 use bowline_core::json::Object;
+use bowline_core::{Notification, Outcome};
 use bowline_types::{
     CapabilitySettings, ClientCapabilities, CreateMessageRequestParams, CreateMessageResult,
     ElicitAction, ElicitRequestFormParams, ElicitRequestParams, ElicitRequestUrlParams,
@@ -16,7 +16,7 @@ use bowline_types::{
 };
 use serde::Serialize;
 
-use crate::exchange::{BoxFuture, Context, Params, Responder};
+use crate::exchange::{BoxFuture, Context, NotifiedContext, Params, Responder};
 
 /// Handlers for the server's requests to the client: elicitation, sampling and roots.
 ///
@@ -298,7 +298,7 @@ impl Responder for Host {
         Ok(())
     }
 
-    fn roots_changed(&self, _: &Caller) {} // sent by clients only
+    fn notified(&self, _: &Notification, _: &NotifiedContext) {} // sent by clients only
 }
 
 impl std::fmt::Debug for Host {

@@ -7,12 +7,11 @@ use bowline_core::era::{Caller, Request};
 
 use http::{HeaderName, HeaderValue};
 
-use super::ClientBuilder;
 use super::builder::ConnectTarget;
 use super::cache_policy::IdentitySource;
 use super::known_tools::KnownTools;
 use super::opener::Opener;
-use super::transport::Connection;
+use super::{ClientBuilder, Connection};
 use crate::exchange::{CallOptions, Channel, Exchange};
 use crate::{Error, Result};
 

@@ -1,9 +1,10 @@
 //! The protocol version of a server, to be stored for the next connection.
 
 use bowline_core::era::{Dialect, Dialects};
-use bowline_types::DiscoverResult;
+use bowline_types::{DiscoverResult, Json};
 use serde::{Deserialize, Serialize};
 
+use super::Connection;
 use crate::{Error, Result};
 
 /// The protocol version and the `server/discover` result of a server.
@@ -23,17 +24,23 @@ use crate::{Error, Result};
 /// let again = Client::in_process(&server).known_server(known).await?;
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct KnownServer {
     version: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     server: Option<DiscoverResult>,
+    /// `server` as the server sent it, with members that its type does not have. It is not stored.
+    #[serde(skip)]
+    introduction: Option<Json>,
 }
 
 impl KnownServer {
-    pub(super) fn new(dialect: &'static Dialect, server: Option<DiscoverResult>) -> Self {
-        let version = dialect.version.to_owned();
-        Self { version, server }
+    pub(super) fn of(connection: &Connection) -> Self {
+        Self {
+            version: connection.dialect().version.to_owned(),
+            server: connection.server().cloned(),
+            introduction: connection.introduction().cloned(),
+        }
     }
 
     /// Returns the protocol version of the server.
@@ -48,6 +55,12 @@ impl KnownServer {
         self.server.as_ref()
     }
 
+    /// Returns the `server/discover` result as JSON.
+    pub(super) fn introduction(&self) -> Option<Json> {
+        let encoded = || Json::encode(self.server.as_ref()?).ok();
+        self.introduction.clone().or_else(encoded)
+    }
+
     /// Returns the dialect, if it is among `versions`.
     pub(super) fn dialect_of(&self, versions: &Dialects) -> Result<&'static Dialect> {
         versions.of(&self.version).ok_or_else(|| {
@@ -56,5 +69,11 @@ impl KnownServer {
                 "the remembered protocol version `{version}` is not one that this client uses"
             ))
         })
+    }
+}
+
+impl PartialEq for KnownServer {
+    fn eq(&self, other: &Self) -> bool {
+        self.version == other.version && self.server == other.server
     }
 }

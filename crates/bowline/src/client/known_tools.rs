@@ -131,6 +131,19 @@ impl KnownTools {
         }
     }
 
+    /// Waits for the turn to list the tools, which lasts until the guard is dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: dropping the future gives up the place in the queue.
+    #[cfg_attr(
+        not(feature = "http-client"),
+        allow(dead_code, reason = "headers are sent over HTTP only")
+    )]
+    pub(super) async fn listing_turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.listing.lock().await
+    }
+
     /// Marks the tools as outdated, because the list changed.
     pub(super) fn forget(&self) {
         let mut table = self.table.lock();

@@ -8,8 +8,14 @@ mod config;
 mod host;
 pub use host::Host;
 
+mod connection;
+pub use connection::Connection;
+
+mod unsolicited;
+pub use unsolicited::{Unsolicited, UnsolicitedEvent};
+
 mod transport;
-use transport::{ChildCommand, Connection, Transport};
+use transport::ChildCommand;
 
 mod opener;
 
@@ -330,14 +336,8 @@ impl Client {
             ));
         }
         let method = RootsListChangedNotification::NAME;
-        if caller.dialect.knows_notification(method) {
-            if let Some(peer) = self.peer() {
-                peer.notify(Notification::new(method, None));
-            }
-            if let Transport::InProcess { server, .. } = &*self.inner.first.transport {
-                server.roots_changed(&caller);
-            }
-        }
+        let connection = self.inner.current_connection();
+        connection.notify(Notification::new(method, None));
         Ok(())
     }
 
@@ -353,14 +353,14 @@ impl Client {
     /// connection.
     #[must_use]
     pub fn known_server(&self) -> KnownServer {
-        KnownServer::new(self.dialect(), self.server().cloned())
+        KnownServer::of(self.inner.current_connection())
     }
 
     /// Returns the server's `server/discover` result, or that of `initialize` in the same form; `None` if neither was
     /// requested.
     #[must_use]
     pub fn server(&self) -> Option<&DiscoverResult> {
-        self.inner.current_connection().server.as_ref()
+        self.inner.current_connection().server()
     }
 
     /// Returns the server's name and version (`serverInfo`), if the server sent them.
@@ -405,7 +405,7 @@ impl Client {
     /// Returns the protocol version in use.
     #[must_use]
     pub fn dialect(&self) -> &'static Dialect {
-        self.inner.current_connection().dialect
+        self.inner.current_connection().dialect()
     }
 
     /// Returns the peer at the other end of the wire, for example to read its statistics; `None` without a wire.

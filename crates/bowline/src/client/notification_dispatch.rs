@@ -40,6 +40,10 @@ impl NotificationDispatch {
         let dispatch = self.clone();
         let callback = move |notification: &Notification| dispatch.deliver(notification);
         peer.notification_hub().set_callback(Box::new(callback));
+    }
+
+    /// Reports every error that belongs to no call of `peer`.
+    pub(super) fn attach_errors(&self, peer: &Peer) {
         if let Some(on_error) = self.on_error.clone() {
             let callback = move |error: &Error| catch_panic("errors", || on_error(error));
             peer.notification_hub()

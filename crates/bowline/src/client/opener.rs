@@ -21,9 +21,10 @@ use bowline_types::{
 };
 use tokio::time::{interval, sleep, timeout};
 
+use super::Connection;
 use super::config::ClientConfig;
 use super::notification_dispatch::NotificationDispatch;
-use super::transport::{ChildCommand, Connection, CurrentChild, Transport};
+use super::transport::{ChildCommand, CurrentChild, Transport};
 use crate::exchange::{Answer, CallOptions, Channel};
 use crate::sync::Mutex;
 use crate::wire::{ChildHandle, EngineWire, OpenWireFn};
@@ -92,7 +93,7 @@ impl Opener<'_> {
         let dialect = known.dialect_of(&self.config.versions)?;
         if dialect.is_modern() {
             caller.dialect = dialect;
-            return Ok(Connection::new(transport, caller, known.server().cloned()));
+            return Ok(Connection::new(transport, caller, known.introduction()));
         }
         let versions = &self.config.versions;
         self.initialize(transport, caller, dialect, versions).await
@@ -165,8 +166,7 @@ impl Opener<'_> {
             match (&step, reply, child) {
                 (OpeningStep::Ready(dialect), ..) => {
                     caller.dialect = dialect;
-                    let server = answer.ok().and_then(|result| result.decode().ok());
-                    return Ok(Connection::new(transport, caller, server));
+                    return Ok(Connection::new(transport, caller, answer.ok()));
                 }
                 (OpeningStep::Initialize(offered), DuplexReply::Closed, Some(child)) => {
                     return self.respawn(transport, child, caller, offered).await;
@@ -252,10 +252,9 @@ impl Opener<'_> {
                 && let OpeningStep::Ready(dialect) =
                     prober.handle_duplex(DuplexReply::Outcome(&outcome))
             {
-                let server = answer.ok().and_then(|result| result.decode().ok());
                 let mut caller = caller.clone();
                 caller.dialect = dialect;
-                return Connection::new(transport.clone(), caller, server);
+                return Connection::new(transport.clone(), caller, answer.ok());
             }
             pending().await
         });
@@ -294,7 +293,8 @@ impl Opener<'_> {
             extensions.declare(&mut caller);
             answer = discover(&*transport, &caller, limit).await;
         }
-        let server: DiscoverResult = answer?
+        let introduction = answer?;
+        let server: DiscoverResult = introduction
             .decode()
             .map_err(|error| Error::undecodable("the `initialize` result is malformed", error))?;
         let supported = &server.supported_versions;
@@ -310,7 +310,7 @@ impl Opener<'_> {
         {
             wire.peer.notify(initialized);
         }
-        Ok(Connection::new(transport, caller, Some(server)))
+        Ok(Connection::new(transport, caller, Some(introduction)))
     }
 }
 

@@ -10,8 +10,7 @@ use bowline_types::RequestId;
 
 use super::http::status_of;
 use super::opener::{Opener, discover_request};
-use super::transport::Connection;
-use super::{Client, ClientBuilder};
+use super::{Client, ClientBuilder, Connection};
 use crate::Error;
 use crate::backoff::Backoff;
 use crate::wire::{
@@ -208,8 +207,8 @@ impl Connection {
                 method: stamped.method,
                 params: stamped.params.map(Params::from),
             },
-            version: (!self.dialect.is_modern()).then_some(self.dialect.version),
-            initialized: initialized_notification(self.dialect),
+            version: (!self.dialect().is_modern()).then_some(self.dialect().version),
+            initialized: initialized_notification(self.dialect()),
         });
     }
 

@@ -11,11 +11,10 @@ use bowline_core::era::{Caller, Dialect};
 use bowline_types::ErrorCode;
 use tokio::sync::OnceCell;
 
-use super::Client;
 use super::config::ClientConfig;
 use super::http::status_of;
 use super::opener::Opener;
-use super::transport::Connection;
+use super::{Client, Connection};
 use crate::Error;
 
 /// A remembered version that no response has confirmed yet.
@@ -28,7 +27,7 @@ pub(super) struct RememberedVersion {
 impl RememberedVersion {
     /// Returns `None` if the version of `connection` needs no confirmation: it was negotiated.
     pub(super) fn of(config: &ClientConfig, connection: &Connection) -> Option<Self> {
-        if config.known_server.is_none() || !connection.dialect.is_modern() {
+        if config.known_server.is_none() || !connection.dialect().is_modern() {
             connection.confirm();
             return None;
         }
@@ -81,11 +80,13 @@ impl Client {
                 config: &self.inner.config,
                 notifications: &self.inner.notifications,
             };
-            let probed = opener.probe_again(first.transport.clone(), caller).await?;
+            let probed = opener
+                .probe_again(first.transport().clone(), caller)
+                .await?;
             probed.confirm();
             probed.arm_reconnect();
             remembered.is_settled.store(true, Ordering::Release);
-            is_new = probed.dialect != first.dialect;
+            is_new = probed.dialect() != first.dialect();
             Ok::<_, Error>(is_new.then_some(probed))
         });
         let is_corrected = match asked.await {

@@ -1,8 +1,13 @@
-//! [`Client::restart`], which starts a child process again with the same command and configuration, and
-//! [`Client::process_id`].
+//! [`Client::restart`] and [`Connection::restart`], which start a child process again with the same command and
+//! configuration, and [`Client::process_id`].
+
+use std::sync::Arc;
 
 use super::builder::ConnectTarget;
-use super::{Change, Client, ClientBuilder};
+use super::config::ClientConfig;
+use super::notification_dispatch::NotificationDispatch;
+use super::transport::ChildCommand;
+use super::{Change, Client, ClientBuilder, Connection, KnownServer};
 use crate::{Error, Result};
 
 impl Client {
@@ -37,9 +42,7 @@ impl Client {
     /// ```
     pub async fn restart(&self) -> Result<Self> {
         let Some(child) = &self.inner.child else {
-            return Err(Error::misuse(
-                "only a server started by `Client::spawn` can be restarted",
-            ));
+            return Err(Error::misuse(NOT_A_CHILD));
         };
         self.inner.current_connection().close().await;
         let notifications = self.inner.notifications.clone();
@@ -56,6 +59,56 @@ impl Client {
     /// client. After a [reconnect](ClientBuilder::reconnect) it is that of the process which runs now.
     #[must_use]
     pub fn process_id(&self) -> Option<u32> {
-        self.inner.current_connection().wire()?.process_id()
+        self.inner.current_connection().process_id()
     }
 }
+
+impl Connection {
+    /// Starts the server of [`Client::spawn`] again, and returns a connection to the new process.
+    ///
+    /// The protocol version is reused without a probe. This connection and its clones stay connected to the old
+    /// process, which is [closed](Self::close) first: their exchanges fail.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Misuse`] if the server was not started by [`Client::spawn`]; otherwise the error of connecting, after
+    /// which `restart` can be called again.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future terminates the new process. The old one may have been terminated already.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> bowline::Result<()> {
+    /// let mut connection = bowline::Client::spawn("weather-server").connection().await?;
+    /// if connection.has_ended() {
+    ///     connection = connection.restart().await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn restart(&self) -> Result<Self> {
+        let Some(settings) = self.restart_settings() else {
+            return Err(Error::misuse(NOT_A_CHILD));
+        };
+        self.close().await;
+        let mut config = settings.config.clone();
+        config.known_server = Some(KnownServer::of(self));
+        config.caller.log_level = self.caller().log_level;
+        let target = ConnectTarget::Child(settings.command.clone());
+        let builder = ClientBuilder::with_config(target, config);
+        builder
+            .bare_connection(settings.notifications.clone())
+            .await
+    }
+}
+
+/// What it takes to start the child process of a [`Connection`] again.
+pub(super) struct RestartSettings {
+    pub(super) command: ChildCommand,
+    pub(super) config: ClientConfig,
+    pub(super) notifications: Arc<NotificationDispatch>,
+}
+
+const NOT_A_CHILD: &str = "only a server started by `Client::spawn` can be restarted";

@@ -49,14 +49,16 @@ pub struct ServersConfig {
 }
 
 /// One server of a [`ServersConfig`]. `Debug` omits arguments, variables, URL and headers, which may be secrets.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ServerConfig {
     name: String,
     target: ServerTarget,
     is_disabled: bool,
+    /// Whether variables are replaced already. Values are never expanded twice.
+    is_expanded: bool,
 }
 
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 enum ServerTarget {
     Stdio {
         command: String,
@@ -128,6 +130,130 @@ impl ServerConfig {
         self.is_disabled
     }
 
+    /// Returns the command of a server that is started as a child process, as it is written in the file.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::client::ServersConfig;
+    ///
+    /// let text = r#"{"mcpServers": {"files": {"command": "npx", "args": ["-y", "${PACKAGE}"]}}}"#;
+    /// let config = ServersConfig::from_json(text)?;
+    /// let files = config.get("files").unwrap();
+    /// assert_eq!((files.command(), files.url()), (Some("npx"), None));
+    /// assert_eq!(files.args(), ["-y", "${PACKAGE}"]);
+    /// let expanded = files.expanded_with(|_| Some("files-server".to_owned()))?;
+    /// assert_eq!(expanded.args(), ["-y", "files-server"]);
+    /// # Ok::<(), bowline::Error>(())
+    /// ```
+    #[must_use]
+    pub fn command(&self) -> Option<&str> {
+        match &self.target {
+            ServerTarget::Stdio { command, .. } => Some(command),
+            ServerTarget::Http { .. } => None,
+        }
+    }
+
+    /// Returns the arguments of the command.
+    #[must_use]
+    pub fn args(&self) -> &[String] {
+        match &self.target {
+            ServerTarget::Stdio { args, .. } => args,
+            ServerTarget::Http { .. } => &[],
+        }
+    }
+
+    /// Returns the environment variables that are set for the command, ordered by name.
+    pub fn env(&self) -> impl Iterator<Item = (&str, &str)> {
+        let env = match &self.target {
+            ServerTarget::Stdio { env, .. } => Some(env),
+            ServerTarget::Http { .. } => None,
+        };
+        env.into_iter().flatten().map(text_pair)
+    }
+
+    /// Returns the directory that the command is started in, if it is given.
+    #[must_use]
+    pub fn cwd(&self) -> Option<&str> {
+        match &self.target {
+            ServerTarget::Stdio { cwd, .. } => cwd.as_deref(),
+            ServerTarget::Http { .. } => None,
+        }
+    }
+
+    /// Returns the URL of a server that is reached over HTTP, as it is written in the file.
+    #[must_use]
+    pub fn url(&self) -> Option<&str> {
+        match &self.target {
+            ServerTarget::Stdio { .. } => None,
+            ServerTarget::Http { url, .. } => Some(url),
+        }
+    }
+
+    /// Returns the headers that are added to requests, ordered by name.
+    pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        let headers = match &self.target {
+            ServerTarget::Stdio { .. } => None,
+            ServerTarget::Http { headers, .. } => Some(headers),
+        };
+        headers.into_iter().flatten().map(text_pair)
+    }
+
+    /// Returns a copy in which variables are replaced, by the value that `variable` returns for a name.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Misuse`] that names the server and the member, if a variable has neither a value nor a default.
+    pub fn expanded_with(&self, variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
+        if self.is_expanded {
+            return Ok(self.clone());
+        }
+        let expand = |member: &str, text: &str| {
+            expand(text, &variable)
+                .map_err(|what| invalid(&self.name, &format!("`{member}`: {what}")))
+        };
+        let expand_all = |member: &str, map: &BTreeMap<String, String>| {
+            let expand = |(name, value): (&String, &String)| {
+                let value = expand(&format!("{member}.{name}"), value)?;
+                Ok((name.clone(), value))
+            };
+            map.iter().map(expand).collect::<Result<_>>()
+        };
+        let target = match &self.target {
+            ServerTarget::Stdio {
+                command,
+                args,
+                env,
+                cwd,
+            } => ServerTarget::Stdio {
+                command: expand("command", command)?,
+                args: (args.iter().map(|arg| expand("args", arg))).collect::<Result<_>>()?,
+                env: expand_all("env", env)?,
+                cwd: cwd.as_ref().map(|cwd| expand("cwd", cwd)).transpose()?,
+            },
+            ServerTarget::Http { url, headers } => ServerTarget::Http {
+                url: expand("url", url)?,
+                headers: expand_all("headers", headers)?,
+            },
+        };
+        let name = self.name.clone();
+        Ok(Self {
+            name,
+            target,
+            is_disabled: self.is_disabled,
+            is_expanded: true,
+        })
+    }
+
+    /// Replaces `${NAME}`, `${env:NAME}` and `${NAME:-default}` in a text, as in the members of a server.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Misuse`] if a variable has neither a value nor a default.
+    pub fn expand(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<String> {
+        expand(text, variable).map_err(Error::misuse)
+    }
+
     /// Returns the builder of a client for this server. Await it to connect.
     ///
     /// # Errors
@@ -140,43 +266,31 @@ impl ServerConfig {
 
     /// `variable` returns the value of an environment variable.
     fn client_with(&self, variable: impl Fn(&str) -> Option<String>) -> Result<ClientBuilder> {
-        let expand = |member: &str, text: &str| {
-            expand(text, &variable)
-                .map_err(|what| invalid(&self.name, &format!("`{member}`: {what}")))
-        };
-        match &self.target {
+        match self.expanded_with(variable)?.target {
             ServerTarget::Stdio {
                 command,
                 args,
                 env,
                 cwd,
             } => {
-                let mut started = Command::new(expand("command", command)?);
-                for arg in args {
-                    started = started.arg(expand("args", arg)?);
-                }
+                let mut started = Command::new(command).args(args);
                 for (name, value) in env {
-                    started = started.env(name, expand(&format!("env.{name}"), value)?);
+                    started = started.env(name, value);
                 }
                 if let Some(cwd) = cwd {
-                    started = started.current_dir(expand("cwd", cwd)?);
+                    started = started.current_dir(cwd);
                 }
                 Ok(Client::spawn(started))
             }
             ServerTarget::Http { url, headers } => {
                 let read = |(name, value): (&String, &String)| {
-                    let member = format!("headers.{name}");
-                    let value = expand(&member, value)?;
-                    let header = header(name, &value);
-                    header.ok_or_else(|| {
-                        invalid(&self.name, &format!("`{member}`: not a valid header"))
+                    header(name, value).ok_or_else(|| {
+                        let what = format!("`headers.{name}`: not a valid header");
+                        invalid(&self.name, &what)
                     })
                 };
                 let headers = headers.iter().map(read).collect::<Result<Vec<_>>>()?;
-                Ok(client_http::connect_with_headers(
-                    &expand("url", url)?,
-                    headers,
-                ))
+                Ok(client_http::connect_with_headers(&url, headers))
             }
         }
     }
@@ -217,6 +331,7 @@ impl ServerConfig {
             name,
             target,
             is_disabled,
+            is_expanded: false,
         })
     }
 }
@@ -231,6 +346,10 @@ impl fmt::Debug for ServerConfig {
         };
         debug.finish_non_exhaustive()
     }
+}
+
+fn text_pair<'a>((name, value): (&'a String, &'a String)) -> (&'a str, &'a str) {
+    (name, value)
 }
 
 fn invalid(server: &str, what: &str) -> Error {
@@ -412,6 +531,39 @@ mod tests {
                 .to_string()
                 .contains("/no/such/file")
         );
+    }
+
+    #[test]
+    fn members_are_returned_as_written_and_expanded_once() {
+        let config = ServersConfig::from_json(
+            r#"{"mcpServers": {
+                "a": {"command": "${TOKEN}", "args": ["${TOKEN}"], "env": {"A": "${TOKEN}"}, "cwd": "/${TOKEN}"},
+                "b": {"url": "http://b/${TOKEN}", "headers": {"X-Key": "${TOKEN}"}}
+            }}"#,
+        );
+        let config = config.unwrap();
+        let (a, b) = (config.get("a").unwrap(), config.get("b").unwrap());
+
+        assert_eq!(
+            (a.command(), a.cwd()),
+            (Some("${TOKEN}"), Some("/${TOKEN}"))
+        );
+        assert_eq!((a.url(), a.headers().count()), (None, 0));
+        assert_eq!(b.url(), Some("http://b/${TOKEN}"));
+        assert_eq!((b.command(), b.args().len(), b.env().count()), (None, 0, 0));
+
+        let value = "${TOKEN} s3cret";
+        let a = a.expanded_with(variable).unwrap();
+        let a = a.expanded_with(variable).unwrap();
+        assert_eq!(
+            (a.command(), a.args()),
+            (Some(value), &[value.to_owned()][..])
+        );
+        assert_eq!(a.env().collect::<Vec<_>>(), [("A", value)]);
+        assert_eq!(a.cwd(), Some("/${TOKEN} s3cret"));
+        let b = b.expanded_with(variable).unwrap();
+        assert_eq!(b.url(), Some("http://b/${TOKEN} s3cret"));
+        assert_eq!(b.headers().collect::<Vec<_>>(), [("X-Key", value)]);
     }
 
     #[test]

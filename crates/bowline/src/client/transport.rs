@@ -1,20 +1,17 @@
-//! An open connection to a server: in process, over a duplex wire, or over HTTP.
+//! [`Transport`]: a server in process, at the other end of a duplex wire, or at a URL.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bowline_core::era::{Caller, Dialect, Request};
-use bowline_types::{DiscoverResult, LoggingLevel};
 
 use super::http::HttpTransport;
-use super::known_tools::ArgumentHeaders;
 use super::opener::Opener;
+use crate::Result;
 use crate::exchange::{CallOptions, Channel, Exchange, InProcess, Responder};
 use crate::limits::{Account, Limits};
-use crate::peer::{CloseMode, LocalRole, Peer};
+use crate::peer::{CloseMode, LocalRole, NotificationListener, Peer};
 use crate::sync::Mutex;
 use crate::wire::{ChildHandle, Command, EngineWire, OpenWireFn, ReconnectControl};
-use crate::{Error, Result};
 
 /// A way to send requests to a server.
 #[allow(
@@ -29,85 +26,6 @@ pub(super) enum Transport {
     Wire(OpenWire),
     #[allow(dead_code, reason = "constructed with the feature `http-client` only")]
     Http(HttpTransport),
-}
-
-/// A transport, and the protocol version that is used over it.
-pub(super) struct Connection {
-    pub(super) transport: Arc<Transport>,
-    pub(super) dialect: &'static Dialect,
-    /// This client as the server sees it, with the log level that was set last.
-    caller: Mutex<Arc<Caller>>,
-    /// The server's `server/discover` result, if it was requested.
-    pub(super) server: Option<DiscoverResult>,
-    is_closed: AtomicBool,
-}
-
-impl Connection {
-    /// The version is that of `caller`.
-    pub(super) fn new(
-        transport: Arc<Transport>,
-        caller: Caller,
-        server: Option<DiscoverResult>,
-    ) -> Self {
-        Self {
-            transport,
-            dialect: caller.dialect,
-            caller: Mutex::new(Arc::new(caller)),
-            server,
-            is_closed: AtomicBool::new(false),
-        }
-    }
-
-    /// Marks the version as the server's actual one. Until then requests from the server are attributed to an unknown
-    /// caller.
-    pub(super) fn confirm(&self) {
-        if let Transport::Wire(wire) = &*self.transport {
-            // Fails if it is set already: a version is confirmed once per wire.
-            let _ = wire.server.set(Arc::new(Caller::new(self.dialect)));
-        }
-    }
-
-    pub(super) fn wire(&self) -> Option<&OpenWire> {
-        self.transport.wire()
-    }
-
-    /// Returns whether requests mirror tool arguments in headers.
-    pub(super) fn argument_headers(&self) -> ArgumentHeaders {
-        match &*self.transport {
-            Transport::Http(_) => ArgumentHeaders::Sent,
-            Transport::InProcess { .. } | Transport::Wire(_) => ArgumentHeaders::NotSent,
-        }
-    }
-
-    pub(super) fn caller(&self) -> Arc<Caller> {
-        self.caller.lock().clone()
-    }
-
-    /// Sets the log level of all later requests.
-    pub(super) fn set_log_level(&self, level: LoggingLevel) {
-        Arc::make_mut(&mut self.caller.lock()).log_level = Some(level);
-    }
-
-    /// Closes the wire after sending what is queued. Without a wire, later requests fail, and those in flight go on.
-    ///
-    /// # Cancel safety
-    ///
-    /// Safe: the wire closes even if the future is dropped.
-    pub(super) async fn close(&self) {
-        match self.wire() {
-            Some(wire) => wire.close().await,
-            None => self.is_closed.store(true, Ordering::Release),
-        }
-    }
-}
-
-impl Channel for Connection {
-    fn open(&self, request: Request, options: CallOptions) -> Exchange {
-        if self.is_closed.load(Ordering::Acquire) {
-            return Exchange::failed(Error::Closed);
-        }
-        self.transport.open(request, options)
-    }
 }
 
 impl Transport {
@@ -132,7 +50,15 @@ impl Transport {
             host: opener.config.host.clone(),
         };
         let (peer, driver) = Peer::new(wire, role, Account::total(Limits::default()).peer());
-        opener.notifications.attach(&peer);
+        // Before the driver starts, so that no notification is missed.
+        let unsolicited = match opener.config.is_bare {
+            true => Some(peer.notification_hub().listen()),
+            false => {
+                opener.notifications.attach(&peer);
+                None
+            }
+        };
+        opener.notifications.attach_errors(&peer);
         // Owned by the connection: it ends when `OpenWire` is dropped.
         tokio::spawn(driver);
         Self::Wire(OpenWire {
@@ -140,6 +66,7 @@ impl Transport {
             child,
             reconnect,
             server,
+            unsolicited: Mutex::new(unsolicited),
         })
     }
 
@@ -170,9 +97,25 @@ pub(super) struct OpenWire {
     pub(super) reconnect: Option<Arc<ReconnectControl>>,
     /// The caller that requests from the server are attributed to; set when its version is confirmed.
     server: Arc<OnceLock<Arc<Caller>>>,
+    /// The notifications since the wire was opened, until [`Connection::unsolicited`](super::Connection::unsolicited) is
+    /// called.
+    unsolicited: Mutex<Option<NotificationListener>>,
 }
 
 impl OpenWire {
+    /// Attributes requests from the server to a caller of this version. Until then they are those of an unknown caller.
+    pub(super) fn confirm(&self, dialect: &'static Dialect) {
+        // Fails if it is set already: a version is confirmed once per wire.
+        let _ = self.server.set(Arc::new(Caller::new(dialect)));
+    }
+
+    /// Returns a listener to the notifications that belong to no call. The first one also gets those since the wire was
+    /// opened.
+    pub(super) fn listen(&self) -> NotificationListener {
+        let first = self.unsolicited.lock().take();
+        first.unwrap_or_else(|| self.peer.notification_hub().listen())
+    }
+
     /// Sends what is queued, closes the wire and ends the child process.
     ///
     /// # Cancel safety

@@ -16,6 +16,8 @@ use crate::sync::Mutex;
 /// A channel whose open exchanges are counted.
 pub(super) struct BackChannel {
     channel: Arc<dyn Channel>,
+    /// The call whose handler sends the requests.
+    call: RequestId,
     open_requests: OpenRequests,
 }
 
@@ -78,9 +80,10 @@ impl OpenRequests {
 }
 
 impl BackChannel {
-    pub(super) fn new(channel: Arc<dyn Channel>) -> Self {
+    pub(super) fn new(channel: Arc<dyn Channel>, call: RequestId) -> Self {
         Self {
             channel,
+            call,
             open_requests: OpenRequests::default(),
         }
     }
@@ -92,7 +95,8 @@ impl BackChannel {
 }
 
 impl Channel for BackChannel {
-    fn open(&self, request: Request, options: CallOptions) -> Exchange {
+    fn open(&self, request: Request, mut options: CallOptions) -> Exchange {
+        options.within = Some(self.call.clone());
         let exchange = self.channel.open(request, options);
         self.open_requests.add();
         Exchange::new(CountedExchange {

@@ -31,6 +31,8 @@ pub struct CallOptions {
     /// Whether dropping the exchange, or a timeout, cancels the request. [`Exchange::cancel`](super::Exchange::cancel)
     /// always does.
     pub cancel_on_drop: bool,
+    /// For a server-to-client request in process: the request that it belongs to.
+    pub(crate) within: Option<RequestId>,
 }
 
 impl Default for CallOptions {
@@ -40,6 +42,7 @@ impl Default for CallOptions {
             idle_timeout: None,
             timeout: None,
             cancel_on_drop: true,
+            within: None,
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::Extensions;
 use crate::sync::Mutex;
 
-/// Values of one connection, at most one of each type. They are dropped when the connection and its handlers have
-/// ended.
+/// Values of one connection, at most one of each type. They are dropped when the connection ends; a handler that still
+/// runs then keeps the values that it has got, and finds none.
 ///
 /// A connection is a wire, such as stdio or a socket, a client in process, or over HTTP what a legacy client
 /// initializes. Modern HTTP has no connections: each request is independent, and requests of one
@@ -47,6 +47,12 @@ impl ConnectionState {
         drop(old);
     }
 
+    /// Drops all values, at the end of the connection.
+    pub(crate) fn clear(&self) {
+        let values = std::mem::take(&mut *self.0.lock());
+        drop(values); // not under the lock
+    }
+
     /// Returns the value of type `T`, or inserts the one that `make` returns.
     ///
     /// If several handlers do this at the same time, one of their values is used by all, and the others are dropped.
@@ -62,6 +68,17 @@ impl ConnectionState {
         }
         values.insert_shared(made.clone());
         made
+    }
+}
+
+/// Drops the values of a connection when it is dropped itself, for connections without a task that ends them. The values
+/// may own a [`Context`](super::Context), which refers to the state.
+#[derive(Debug, Default)]
+pub(super) struct ConnectionGuard(pub(super) ConnectionState);
+
+impl Drop for ConnectionGuard {
+    fn drop(&mut self) {
+        self.0.clear();
     }
 }
 

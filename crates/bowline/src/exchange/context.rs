@@ -1,8 +1,8 @@
 //! [`Context`], which handlers use to read the current request and to send to its caller.
 
 use std::any::Any;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bowline_core::Notification;
 use bowline_core::era::{Caller, Request};
@@ -13,7 +13,7 @@ use bowline_types::{
 };
 
 use super::on_discarded::OnDiscarded;
-use super::progress::{Progress, ProgressReports};
+use super::progress::{Progress, ProgressReports, Report};
 use super::{
     CancelMode, Channel, ConnectionState, Extensions, HandlerRun, Principal, TraceContext,
 };
@@ -60,6 +60,7 @@ struct ContextShared {
     sink: Arc<dyn NotificationSink>,
     reports: ProgressReports,
     cancelled: Signal,
+    cancel_reason: OnceLock<String>,
     /// Whether the mode is [`CancelMode::Signal`].
     is_signal_mode: AtomicBool,
     shutting_down: Signal,
@@ -76,6 +77,12 @@ pub trait NotificationSink: Send + Sync + 'static {
 
     /// Returns the state of the connection of the request, or `None` if it has no connection, as in modern HTTP.
     fn connection_state(&self) -> Option<&ConnectionState>;
+
+    /// Returns the id of the request that a server-to-client request belongs to; see [`Context::within`]. `None` by
+    /// default.
+    fn within(&self) -> Option<&RequestId> {
+        None
+    }
 }
 
 impl Context {
@@ -90,6 +97,7 @@ impl Context {
                 sink,
                 reports: ProgressReports::default(),
                 cancelled: Signal::default(),
+                cancel_reason: OnceLock::new(),
                 is_signal_mode: AtomicBool::new(false),
                 shutting_down: Signal::default(),
                 on_discarded: OnDiscarded::default(),
@@ -133,6 +141,12 @@ impl Context {
     #[must_use]
     pub fn request_id(&self) -> &RequestId {
         &self.shared.request_id
+    }
+
+    /// Returns the progress token of the request, if the caller sent one. [`progress`](Self::progress) uses it.
+    #[must_use]
+    pub fn progress_token(&self) -> Option<&ProgressToken> {
+        self.shared.progress_token.as_ref()
     }
 
     /// Returns the client's protocol version, implementation and capabilities.
@@ -229,6 +243,33 @@ impl Context {
         self.shared.sink.connection_state()
     }
 
+    /// Returns, to the host of a client, the id of the client's request that the server sent this request for.
+    ///
+    /// Over Streamable HTTP the stream on which the request arrived tells it. Other wires do not; there it is known if
+    /// exactly one request of the client was in flight, where `ping`, subscriptions and other requests that make no
+    /// server ask do not count. `None` if it is not known, on a server, and in the modern era, where input requests are
+    /// part of the answer to the request.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::exchange::{Outcome, Request};
+    /// use bowline::{Context, ErrorCode, RpcError};
+    ///
+    /// /// A host that answers only if it knows which call the server asks for.
+    /// async fn host(request: Request, cx: Context) -> Outcome {
+    ///     let Some(call) = cx.within() else {
+    ///         return Err(RpcError::new(ErrorCode::INTERNAL_ERROR, "which call is this for?"));
+    ///     };
+    ///     println!("{} for the call {call}", request.method);
+    ///     Ok(serde_json::json!({"action": "decline"}).into())
+    /// }
+    /// ```
+    #[must_use]
+    pub fn within(&self) -> Option<&RequestId> {
+        self.shared.sink.within()
+    }
+
     /// Sends `notifications/progress`, if the caller sent a `progressToken`.
     ///
     /// A report that is not greater than all previous ones is not sent. Of concurrent reports from several threads,
@@ -246,12 +287,32 @@ impl Context {
     /// }
     /// ```
     pub fn progress(&self, progress: impl Into<Progress>) {
-        let Some(token) = &self.shared.progress_token else {
-            return;
+        if self.shared.progress_token.is_some() {
+            self.report(Report::Typed(progress.into()));
+        }
+    }
+
+    /// Sends a progress report, if it is greater than all previous ones.
+    fn report(&self, report: Report) {
+        let reports = &self.shared.reports;
+        reports.send(report, |report| self.send_report(report));
+    }
+
+    /// Sends an admitted report to the sink. It must not pass through [`send`](Self::send), which may admit it again.
+    pub(super) fn send_report(&self, report: Report) {
+        let notification = match report {
+            Report::Typed(progress) => self.shared.progress_token.clone().and_then(|token| {
+                encode_notification::<ProgressNotification>(&progress.into_params(token))
+            }),
+            Report::Raw { notification, .. } => Some(notification),
         };
-        self.shared.reports.send(progress.into(), |progress| {
-            self.notify::<ProgressNotification>(&progress.into_params(token.clone()));
-        });
+        if let Some(notification) = notification {
+            self.shared.sink.notify(notification);
+        }
+    }
+
+    pub(super) fn reports(&self) -> &ProgressReports {
+        &self.shared.reports
     }
 
     /// Sends `notifications/message` to the caller, if the server has the [`logging`](crate::Server::logging)
@@ -295,7 +356,7 @@ impl Context {
 
     /// Returns whether the caller receives log messages of this level.
     fn is_logged(&self, level: LoggingLevel) -> bool {
-        let least = self.shared.caller.log_level;
+        let least = self.shared.caller.least_log_level();
         !self.is_logging_disabled && least.is_some_and(|least| level >= least)
     }
 
@@ -313,17 +374,36 @@ impl Context {
 
     /// Sends a notification that belongs to this request. Does nothing after the request has ended.
     pub fn notify<N: NotificationMethod>(&self, params: &N::Params) {
-        match Json::encode(params) {
-            Ok(params) => self.send_notification(Notification::new(N::NAME, Some(params))),
-            Err(error) => {
-                tracing::warn!(method = N::NAME, %error, "failed to serialize a notification")
-            }
+        if let Some(notification) = encode_notification::<N>(params) {
+            self.send(notification);
         }
     }
 
-    /// Like [`notify`](Self::notify), with any method and encoded params.
-    pub fn send_notification(&self, notification: Notification) {
-        self.shared.sink.notify(notification);
+    /// Like [`notify`](Self::notify), with any method and encoded params. The transport converts the notification to
+    /// the caller's protocol version, and drops it if that version does not define it. Progress is sent as it is, unless
+    /// there are [heartbeats](crate::layer::ProgressHeartbeat): then only if it increases.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Context;
+    /// use bowline::exchange::Notification;
+    ///
+    /// async fn import(cx: Context) {
+    ///     let params = serde_json::json!({"row": 7}).into();
+    ///     cx.send(Notification::new("notifications/com.example/imported", Some(params)));
+    /// }
+    /// ```
+    pub fn send(&self, notification: Notification) {
+        let reports = &self.shared.reports;
+        if reports.is_watched() && notification.method == ProgressNotification::NAME {
+            match Report::from_raw(notification, self.shared.progress_token.as_ref()) {
+                Ok(report) => self.report(report),
+                Err(other) => self.shared.sink.notify(other),
+            }
+        } else {
+            self.shared.sink.notify(notification);
+        }
     }
 
     /// Returns the channel for server-to-client requests, or `None` if the caller's protocol version has none. Such a
@@ -364,6 +444,37 @@ impl Context {
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.shared.cancelled.is_raised()
+    }
+
+    /// Returns why the request was cancelled, if that is known: the `reason` of `notifications/cancelled`, or a fixed text
+    /// if the connection or the response stream was closed. It is set before the handler is dropped, so destructors of
+    /// its values can read it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Context;
+    ///
+    /// struct Job(Context);
+    ///
+    /// impl Drop for Job {
+    ///     fn drop(&mut self) {
+    ///         if self.0.is_cancelled() {
+    ///             println!("stopped: {}", self.0.cancel_reason().unwrap_or_default());
+    ///         }
+    ///     }
+    /// }
+    /// ```
+    #[must_use]
+    pub fn cancel_reason(&self) -> Option<String> {
+        self.shared.cancel_reason.get().cloned()
+    }
+
+    /// Sets the reason of a cancel that follows. The first reason is kept.
+    pub(crate) fn set_cancel_reason(&self, reason: Option<String>) {
+        if let Some(reason) = reason {
+            let _ = self.shared.cancel_reason.set(reason);
+        }
     }
 
     /// Calls `discarded` if the answer of this request is not sent: because the request is cancelled before, also if
@@ -469,6 +580,12 @@ impl HandlerControl {
         self.0.cancelled.raise();
     }
 
+    /// Like [`cancel`](Self::cancel), with the reason that [`Context::cancel_reason`] returns. The first one is kept.
+    pub fn cancel_with_reason(&self, reason: impl Into<String>) {
+        let _ = self.0.cancel_reason.set(reason.into());
+        self.cancel();
+    }
+
     /// Returns whether the handler is dropped or only signalled: [`CancelMode::Drop`] until it has started.
     #[must_use]
     pub fn cancel_mode(&self) -> CancelMode {
@@ -526,5 +643,15 @@ impl std::fmt::Debug for Context {
             .field("caller", &self.shared.caller)
             .field("is_cancelled", &self.is_cancelled())
             .finish_non_exhaustive()
+    }
+}
+
+fn encode_notification<N: NotificationMethod>(params: &N::Params) -> Option<Notification> {
+    match Json::encode(params) {
+        Ok(params) => Some(Notification::new(N::NAME, Some(params))),
+        Err(error) => {
+            tracing::warn!(method = N::NAME, %error, "failed to serialize a notification");
+            None
+        }
     }
 }

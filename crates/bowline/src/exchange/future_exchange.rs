@@ -74,7 +74,7 @@ impl ExchangeWork for FutureWork {
         }
     }
 
-    fn cancel(self) {
+    fn cancel(self, _: String) {
         drop(self.future);
     }
 }

@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use bowline_core::Notification;
 use bowline_core::era::{Dialect, InputMechanism, Request, RequestConverter, Seal, seal, unseal};
-use bowline_types::{Json, Method, PingRequest, SetLevelRequest};
+use bowline_types::{Json, Method, PingRequest, RequestId, SetLevelRequest};
 
 use super::back_channel::{BackChannel, OpenRequests};
+use super::connection_state::ConnectionGuard;
 use super::local_exchange::{ExchangeWork, LocalExchange};
 use super::notification_queue::{NotificationQueue, OverflowPolicy};
 use super::request_ids::RequestIds;
@@ -44,7 +45,7 @@ pub struct InProcess {
     responder: Arc<dyn Responder>,
     back_channel: Option<Arc<dyn Channel>>,
     ids: RequestIds,
-    connection_state: ConnectionState,
+    connection: Arc<ConnectionGuard>,
     converter: Arc<RequestConverter>,
 }
 
@@ -56,7 +57,7 @@ impl InProcess {
             responder,
             back_channel: None,
             ids: RequestIds::default(),
-            connection_state: ConnectionState::default(),
+            connection: Arc::default(),
             converter: Arc::default(),
         }
     }
@@ -89,12 +90,14 @@ impl Channel for InProcess {
         let overflow_policy = OverflowPolicy::of(&request.method);
         let has_server_requests = request.caller.dialect.input_mechanism == InputMechanism::Request;
         let back_channel = self.back_channel.as_ref().filter(|_| has_server_requests);
-        let back_channel = back_channel.map(|channel| BackChannel::new(channel.clone()));
+        let back_channel =
+            back_channel.map(|channel| BackChannel::new(channel.clone(), reservation.id().clone()));
         let open_requests = back_channel.as_ref().map(BackChannel::open_requests);
         let sink = Arc::new(InProcessSink {
             notifications: notifications.clone(),
             back_channel: back_channel.map(|it| Arc::new(it) as _),
-            connection_state: self.connection_state.clone(),
+            connection_state: self.connection.0.clone(),
+            within: options.within.clone(),
         });
         let cx = Context::new(reservation.id().clone(), &request, sink);
         let work = HandlerWork {
@@ -173,7 +176,8 @@ impl ExchangeWork for HandlerWork {
         }
     }
 
-    fn cancel(self) {
+    fn cancel(self, reason: String) {
+        self.running.control().cancel_with_reason(reason);
         self.abandon();
     }
 }
@@ -183,6 +187,7 @@ struct InProcessSink {
     notifications: Arc<NotificationQueue>,
     back_channel: Option<Arc<dyn Channel>>,
     connection_state: ConnectionState,
+    within: Option<RequestId>,
 }
 
 impl NotificationSink for InProcessSink {
@@ -196,6 +201,10 @@ impl NotificationSink for InProcessSink {
 
     fn connection_state(&self) -> Option<&ConnectionState> {
         Some(&self.connection_state)
+    }
+
+    fn within(&self) -> Option<&RequestId> {
+        self.within.as_ref()
     }
 }
 

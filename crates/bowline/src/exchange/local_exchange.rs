@@ -29,7 +29,7 @@ pub(super) trait ExchangeWork: Send + 'static {
     fn abandon(self);
 
     /// Stops the work: the caller cancelled the exchange.
-    fn cancel(self);
+    fn cancel(self, reason: String);
 }
 
 /// Runs an [`ExchangeWork`] with its notifications and timeouts.
@@ -145,7 +145,7 @@ impl<W: ExchangeWork> PollExchange for LocalExchange<W> {
         tracing::debug!(id = %self.reservation.id(), reason, "cancelled a call");
         self.notifications.close();
         if let Some(work) = self.work.take() {
-            work.cancel();
+            work.cancel(reason);
         }
     }
 }

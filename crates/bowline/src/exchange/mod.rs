@@ -60,13 +60,21 @@ mod timeout_pause;
 #[cfg(feature = "http-client")]
 pub(crate) use timeout_pause::{TimeoutControl, TimeoutPause, timeout_with_pauses};
 
+mod notified_context;
+pub use notified_context::NotifiedContext;
+
 mod on_discarded;
 
 mod progress;
 pub use progress::{Progress, ProgressValue};
 
+mod progress_silence;
+
 mod principal;
 pub use principal::Principal;
+
+mod relay;
+pub use relay::Relay;
 
 mod run_handler;
 pub(crate) use run_handler::{RunningHandler, run_handler};
@@ -84,7 +92,7 @@ use std::task::{self, Poll};
 use std::time::Duration;
 
 use bowline_core::era::Unsealed;
-pub use bowline_core::era::{Caller, Dialect, Dialects, Request};
+pub use bowline_core::era::{Caller, Dialect, Dialects, Request, Unsupported, fit_question};
 
 /// The types of the fields of [`Dialect`].
 pub mod dialect {
@@ -93,7 +101,9 @@ pub mod dialect {
         StructuredContent, Tasks, UndefinedMembers, VersionHeader,
     };
 }
-pub use bowline_core::input::{InputKind, KeyReused, MissingCapability, RawInputRequest};
+pub use bowline_core::input::{
+    Digest, InputKind, KeyReused, MissingCapability, RawInputRequest, request_digest,
+};
 pub use bowline_core::json::Params;
 pub use bowline_core::{Notification, Outcome};
 use bowline_types::{Json, RequestId};
@@ -129,7 +139,7 @@ pub trait Channel: Send + Sync + 'static {
 /// A handler of all requests of a server, or of a client.
 ///
 /// An async function of a request and its context is a responder that requires no scopes, has nothing to check and
-/// ignores changes of the roots. A responder that wraps another one implements the trait: no method has a default
+/// ignores notifications. A responder that wraps another one implements the trait: no method has a default
 /// implementation, so that it cannot forget to forward one.
 ///
 /// # Cancel safety
@@ -168,10 +178,12 @@ pub trait Responder: Send + Sync + 'static {
     /// [`Error::Misuse`] if the configuration is invalid.
     fn check(&self) -> Result<()>;
 
-    /// Called when a client sends `notifications/roots/list_changed`, which exists in the legacy era only.
+    /// Called for each notification of a client, except those that the transport handles: `notifications/cancelled`,
+    /// `notifications/initialized` and `notifications/progress`. The others are `notifications/roots/list_changed`, which
+    /// exists in the legacy era only, and custom ones.
     ///
     /// Runs on the task that reads the wire, so it must not block.
-    fn roots_changed(&self, caller: &Caller);
+    fn notified(&self, notification: &Notification, cx: &NotifiedContext);
 }
 
 impl<F, R> Responder for F
@@ -191,7 +203,7 @@ where
         Ok(())
     }
 
-    fn roots_changed(&self, _: &Caller) {}
+    fn notified(&self, _: &Notification, _: &NotifiedContext) {}
 }
 
 /// The way a handler is stopped when its request is cancelled.

@@ -22,6 +22,9 @@
 mod concurrency_limit;
 pub use concurrency_limit::ConcurrencyLimit;
 
+mod progress_heartbeat;
+pub use progress_heartbeat::ProgressHeartbeat;
+
 mod timeout;
 pub use timeout::Timeout;
 

@@ -7,11 +7,11 @@ use std::time::Duration;
 use bowline_core::Notification;
 use bowline_core::era::{Dialect, Request, unseal};
 use bowline_core::mux::{AbandonReason, CallFailure, CallId, CallTimeout, Mux, WireEnd};
-use bowline_types::{Json, RequestId};
+use bowline_types::{DiscoverRequest, Json, Method, RequestId};
 use tokio::time::Instant;
 
-use super::Peer;
 use super::unread_queue::UnreadQueue;
+use super::{Peer, legacy};
 use crate::Error;
 use crate::exchange::{Answer, ExchangeEvent, OverflowPolicy, PausedTime, PollExchange};
 use crate::limits::Account;
@@ -145,7 +145,14 @@ impl WireCall {
             }
             Err(other) => return Err(Error::protocol(format!("{other:?}"))),
         };
-        Answer::from_unsealed(unseal(&self.method, self.dialect, outcome))
+        let answer = Answer::from_unsealed(unseal(&self.method, self.dialect, outcome));
+        if self.method == DiscoverRequest::NAME
+            && !self.dialect.is_modern()
+            && let Ok(Answer::Complete(introduction)) = &answer
+        {
+            legacy::remember_capabilities(&self.peer, introduction);
+        }
+        answer
     }
 }
 

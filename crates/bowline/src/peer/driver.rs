@@ -148,7 +148,11 @@ impl Driver {
                 }
                 WireEvent::Received(Received::Message(message)) => {
                     bytes += message.encoded_len();
-                    self.receive_message(Ok(message));
+                    self.receive_message(Ok(message), None);
+                }
+                WireEvent::ReceivedWithin { request, message } => {
+                    bytes += message.encoded_len();
+                    self.receive_message(Ok(message), Some(&request));
                 }
                 WireEvent::Received(Received::TooLong { limit }) => {
                     let why = format!("message exceeds {limit} bytes");
@@ -195,7 +199,7 @@ impl Driver {
             match decode_batch(frame, account.limits().batch_messages) {
                 Ok(parts) => parts
                     .into_iter()
-                    .for_each(|part| self.receive_message(part)),
+                    .for_each(|part| self.receive_message(part, None)),
                 Err(refused) => {
                     if let BatchError::TooLong { max } = refused {
                         account.counters().refuse(Limit::BatchMessages, max);
@@ -211,11 +215,12 @@ impl Driver {
                 let description = self.wire.malformed(frame);
                 self.receive_malformed(malformed, description);
             }
-            decoded => self.receive_message(decoded),
+            decoded => self.receive_message(decoded, None),
         }
     }
 
-    fn receive_message(&mut self, message: Result<Message, Malformed>) {
+    /// `within` is the request of ours on whose stream the message arrived.
+    fn receive_message(&mut self, message: Result<Message, Malformed>, within: Option<&RequestId>) {
         match message {
             Ok(Message::Request(request)) if self.request_handlers.ignores_requests() => {
                 // Ignored and not refused: on stdio a modern client must not write responses.
@@ -233,12 +238,11 @@ impl Driver {
             }
             Ok(message) => {
                 let now = Instant::now().into_std();
-                self.peer
-                    .shared
-                    .state
-                    .lock()
-                    .mux
-                    .handle_message(now, message);
+                let mux = &mut self.peer.shared.state.lock().mux;
+                match within {
+                    Some(within) => mux.handle_message_within(now, within, message),
+                    None => mux.handle_message(now, message),
+                }
             }
             Err(malformed) => self.receive_malformed(malformed, None),
         }
@@ -374,13 +378,16 @@ impl Driver {
                 self.peer
                     .deliver(call, |mailbox| mailbox.notify(notification, account));
             }
-            MuxEvent::Request { id, method, params } => {
-                self.request_handlers.begin(id, method, params)
-            }
+            MuxEvent::Request {
+                id,
+                method,
+                params,
+                within,
+            } => self.request_handlers.begin(id, method, params, within),
             MuxEvent::Cancelled { id, reason } => {
-                let (request, reason) = (id.request_id(), reason.as_deref().map(shortened));
-                tracing::debug!(id = %shortened(request), reason = ?reason, "peer cancelled a request");
-                self.request_handlers.cancel(&id);
+                let (request, why) = (id.request_id(), reason.as_deref().map(shortened));
+                tracing::debug!(id = %shortened(request), reason = ?why, "peer cancelled a request");
+                self.request_handlers.cancel(&id, reason);
                 self.wire.cancelled(id.request_id());
             }
             MuxEvent::Notification(notification) => self.handle_notification(&notification),
@@ -541,6 +548,8 @@ impl Driver {
         self.request_handlers.stop();
         self.output.set(0);
         self.peer.notification_hub().end();
+        // Here and not only with the last handle: a value may own a `Context` of this connection, and so a handle.
+        self.peer.shared.connection_state.clear();
         self.peer.shared.ended.send_replace(true);
     }
 }

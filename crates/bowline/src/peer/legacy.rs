@@ -4,33 +4,34 @@
 //! `resources/unsubscribe`. On a server, an internal `subscriptions/listen` per legacy client yields the notifications
 //! that the client is sent. The code of clients and servers is the same in both eras.
 
+mod internal_subscriptions;
+pub(super) use internal_subscriptions::LegacySubscriptions;
+
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, VecDeque};
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{self, Poll, Waker};
+use std::task::{self, Poll};
 use std::time::Duration;
 
-use bowline_core::era::{Caller, Request, convert_notification};
+use bowline_core::era::{Caller, Request};
+use bowline_core::json::Params;
 use bowline_core::mux::{CallId, CallOptions};
-use bowline_core::{Notification, shortened};
+use bowline_core::{Notification, restrict_filter, shortened};
 use bowline_types::{
     Json, Method, NotificationMethod, PromptListChangedNotification, RequestId,
     ResourceListChangedNotification, ResourceUpdatedNotification,
-    ResourceUpdatedNotificationParams, SetLevelRequest, SubscribeRequest, SubscribeRequestParams,
-    SubscriptionFilter, SubscriptionsAcknowledgedNotification,
+    ResourceUpdatedNotificationParams, ServerCapabilities, SetLevelRequest, SubscribeRequest,
+    SubscribeRequestParams, SubscriptionFilter, SubscriptionsAcknowledgedNotification,
     SubscriptionsAcknowledgedNotificationParams, SubscriptionsListenRequestParams,
     ToolListChangedNotification, UnsubscribeRequest, UnsubscribeRequestParams,
 };
-use tokio::task::JoinSet;
 
 use super::notification_hub::{ListenerEvent, NotificationListener};
 use super::{LISTEN, Peer, PeerState};
 use crate::Error;
-use crate::exchange::{
-    Channel, ConnectionState, Context, Exchange, ExchangeEvent, NotificationSink, PollExchange,
-    Responder, run_handler,
-};
+use crate::exchange::{Exchange, ExchangeEvent, PollExchange};
 
 /// Returns whether `request` does not exist in its caller's era.
 pub(super) fn must_emulate(request: &Request) -> bool {
@@ -48,6 +49,9 @@ pub(super) fn listen(peer: &Peer, request: &Request) -> Exchange {
         }
     };
     filter.other.clear(); // members of extensions, which the legacy era does not have
+    if let Some(declared) = peer.with(|state| state.legacy.declared.clone()) {
+        filter = restrict_filter(filter, &declared);
+    }
     if let Some(error) = peer.notification_hub().lost() {
         return Exchange::failed(stream_lost(error));
     }
@@ -64,6 +68,14 @@ pub(super) fn listen(peer: &Peer, request: &Request) -> Exchange {
     };
     listen.subscribe();
     Exchange::new(listen)
+}
+
+/// Stores the capabilities in the result of the handshake with a legacy server.
+pub(super) fn remember_capabilities(peer: &Peer, introduction: &Json) {
+    let capabilities = Params::from(introduction.clone()).member("capabilities");
+    let capabilities = capabilities.ok().flatten();
+    let declared = capabilities.and_then(|declared| declared.decode::<ServerCapabilities>().ok());
+    peer.with(|state| state.legacy.declared = declared.map(Arc::new));
 }
 
 /// Stores a `logging/setLevel` request, to repeat it after a reset of the server.
@@ -302,6 +314,8 @@ impl Drop for EmulatedListen {
 /// The state that a legacy server keeps for this wire: subscriptions and the log level.
 #[derive(Debug, Default)]
 pub(super) struct RestorableState {
+    /// The capabilities of the server that subscriptions are limited to, once they are known.
+    declared: Option<Arc<ServerCapabilities>>,
     resources: BTreeMap<String, SubscribedResource>,
     /// The last `logging/setLevel`.
     log_level: Option<Request>,
@@ -398,6 +412,10 @@ impl RestorableState {
         }
     }
 
+    pub(super) fn skip_capability_check(&mut self) {
+        self.declared = None;
+    }
+
     /// Returns the resources that have a holder.
     pub(super) fn subscribed_resources(&self) -> Vec<String> {
         self.resources.keys().cloned().collect()
@@ -405,130 +423,6 @@ impl RestorableState {
 
     pub(super) fn is_empty(&self) -> bool {
         self.resources.is_empty()
-    }
-}
-
-/// The internal subscriptions of a server for its legacy client; on a client, the task that restores the log level.
-#[derive(Default)]
-pub(super) struct LegacySubscriptions {
-    tasks: JoinSet<()>,
-    by_uri: BTreeMap<String, tokio::task::AbortHandle>,
-    lists: Option<tokio::task::AbortHandle>,
-}
-
-impl LegacySubscriptions {
-    pub(super) fn subscribe(
-        &mut self,
-        peer: &Peer,
-        caller: Arc<Caller>,
-        responder: Arc<dyn Responder>,
-        uri: String,
-    ) {
-        if self.by_uri.contains_key(&uri) {
-            return;
-        }
-        let mut filter = SubscriptionFilter::default();
-        filter.resource_subscriptions = Some(vec![uri.clone()]);
-        let task = self.start(peer, caller, responder, filter);
-        self.by_uri.insert(uri, task);
-    }
-
-    pub(super) fn subscribe_lists(
-        &mut self,
-        peer: &Peer,
-        caller: Arc<Caller>,
-        responder: Arc<dyn Responder>,
-    ) {
-        // A second `initialize` may have another version; without this, the client would get each notification twice.
-        if let Some(earlier) = self.lists.take() {
-            earlier.abort();
-            while self.tasks.try_join_next().is_some() {}
-        }
-        let mut filter = SubscriptionFilter::default();
-        filter.tools_list_changed = Some(true);
-        filter.prompts_list_changed = Some(true);
-        filter.resources_list_changed = Some(true);
-        self.lists = Some(self.start(peer, caller, responder, filter));
-    }
-
-    /// On a client: restores the log level after a reset of the server.
-    pub(super) fn restore_log_level(&mut self, peer: &Peer) {
-        while self.tasks.try_join_next().is_some() {}
-        // A running task sees `must_restore` and `level_version` and sends the level once more.
-        let is_restoring =
-            |state: &mut PeerState| std::mem::replace(&mut state.legacy.is_restoring, true);
-        if !peer.with(is_restoring) {
-            self.tasks.spawn(restore_log_level(peer.clone()));
-        }
-    }
-
-    /// Returns whether `uri` is subscribed already, or one more subscription does not exceed `max`.
-    pub(super) fn has_capacity_for(&self, uri: &str, max: usize) -> bool {
-        self.by_uri.len() < max || self.by_uri.contains_key(uri)
-    }
-
-    pub(super) fn unsubscribe(&mut self, uri: &str) {
-        self.by_uri
-            .remove(uri)
-            .into_iter()
-            .for_each(|task| task.abort());
-        while self.tasks.try_join_next().is_some() {}
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.by_uri.clear();
-        self.tasks.abort_all();
-    }
-
-    fn start(
-        &mut self,
-        peer: &Peer,
-        caller: Arc<Caller>,
-        responder: Arc<dyn Responder>,
-        filter: SubscriptionFilter,
-    ) -> tokio::task::AbortHandle {
-        let params = Json::encode(&SubscriptionsListenRequestParams::new(filter));
-        let params = params.unwrap_or_else(|_| Json::empty_object());
-        let request = Request::new(LISTEN, params, caller);
-        let cx = Context::new(
-            "unsolicited".into(),
-            &request,
-            Arc::new(UnsolicitedSink {
-                peer: peer.clone(),
-                caller: request.caller.clone(),
-            }),
-        );
-        let mut running = run_handler(responder, request, cx);
-        // Polled once here, so that it listens before the client receives the answer to `resources/subscribe`. The
-        // task polls it again and registers its own waker.
-        let first = Pin::new(&mut running).poll(&mut task::Context::from_waker(Waker::noop()));
-        self.tasks.spawn(async move {
-            if first.is_pending() {
-                drop(running.await);
-            }
-        })
-    }
-}
-
-/// The [`NotificationSink`] of an internal subscription: sends unsolicited notifications.
-struct UnsolicitedSink {
-    peer: Peer,
-    caller: Arc<Caller>,
-}
-
-impl NotificationSink for UnsolicitedSink {
-    fn notify(&self, notification: Notification) {
-        if let Some(notification) = convert_notification(self.caller.dialect, notification) {
-            self.peer.notify(notification);
-        }
-    }
-
-    fn back_channel(&self) -> Option<Arc<dyn Channel>> {
-        None
-    }
-
-    fn connection_state(&self) -> Option<&ConnectionState> {
-        Some(&self.peer.shared.connection_state)
     }
 }
 

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use bowline_core::era::{Caller, Request};
+use bowline_core::mux::InFlightId;
+use bowline_types::Json;
 
 use super::Peer;
 use crate::exchange::{Exchange, Responder};
@@ -16,6 +18,8 @@ pub(super) fn listen(peer: &Peer, request: &Request) -> Exchange {
         .1
 }
 
+pub(super) fn remember_capabilities(_: &Peer, _: &Json) {}
+
 pub(super) fn remember_log_level(_: &Peer, _: &Request) {}
 
 #[derive(Debug, Default)]
@@ -25,6 +29,8 @@ impl RestorableState {
     pub(super) fn subscribed_resources(&self) -> Vec<String> {
         Vec::new()
     }
+
+    pub(super) fn skip_capability_check(&mut self) {}
 
     pub(super) fn reset(&mut self) {}
 
@@ -37,14 +43,21 @@ impl RestorableState {
 pub(super) struct LegacySubscriptions {}
 
 impl LegacySubscriptions {
-    pub(super) fn subscribe(&mut self, _: &Peer, _: Arc<Caller>, _: Arc<dyn Responder>, _: String) {
+    pub(super) fn subscribe(
+        &mut self,
+        _: &Peer,
+        _: Arc<Caller>,
+        _: Arc<dyn Responder>,
+        _: String,
+        _: InFlightId,
+    ) {
     }
 
     pub(super) fn subscribe_lists(&mut self, _: &Peer, _: Arc<Caller>, _: Arc<dyn Responder>) {}
 
     pub(super) fn restore_log_level(&mut self, _: &Peer) {}
 
-    pub(super) fn has_capacity_for(&self, _: &str, _: usize) -> bool {
+    pub(super) fn has_capacity_for(&mut self, _: &str, _: usize) -> bool {
         true
     }
 

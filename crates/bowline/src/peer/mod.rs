@@ -15,7 +15,7 @@ mod driver;
 pub(crate) use driver::Driver;
 
 mod notification_hub;
-pub(crate) use notification_hub::NotificationHub;
+pub(crate) use notification_hub::{ListenerEvent, NotificationHub, NotificationListener};
 
 mod request_handlers;
 pub(crate) use request_handlers::LocalRole;
@@ -158,6 +158,11 @@ impl Peer {
             && state.mailboxes.is_empty()
             && state.legacy.is_empty()
             && !self.shared.notification_hub.has_listeners()
+    }
+
+    /// Sends subscriptions to a legacy server even if it did not declare the capability for them.
+    pub(crate) fn skip_capability_check(&self) {
+        self.with(|state| state.legacy.skip_capability_check());
     }
 
     /// Returns the dispatcher of notifications that belong to no call.

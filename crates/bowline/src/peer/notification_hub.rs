@@ -32,7 +32,7 @@ pub(crate) enum ListenerEvent {
     Notification(Notification),
     /// The server was reset and lost its subscriptions.
     Reset,
-    /// The queue of the listener overflowed. It is the last item.
+    /// The queue of the listener overflowed. It is the last item, unless the listener is resumed.
     Lagged,
     /// Notifications are no longer received, with the cause.
     Lost(Arc<Error>),
@@ -44,6 +44,7 @@ struct Listeners {
     queues: BTreeMap<u64, ListenerQueue>,
     /// Why notifications are no longer received.
     lost: Option<Arc<Error>>,
+    ended: bool,
 }
 
 #[derive(Default)]
@@ -51,6 +52,8 @@ struct ListenerQueue {
     notifications: UnreadQueue,
     waker: Option<Waker>,
     lost: Option<Arc<Error>>,
+    /// Whether the server was reset after the queue had overflowed.
+    missed_reset: bool,
     ended: bool,
 }
 
@@ -75,9 +78,9 @@ impl NotificationHub {
         let mut listeners = self.listeners.lock();
         listeners.next += 1;
         let key = listeners.next;
-        let lost = listeners.lost.clone();
         let queue = ListenerQueue {
-            lost,
+            lost: listeners.lost.clone(),
+            ended: listeners.ended,
             ..ListenerQueue::default()
         };
         listeners.queues.insert(key, queue);
@@ -130,7 +133,10 @@ impl NotificationHub {
     pub(crate) fn reset(&self) {
         let recovered = self.listeners.lock().lost.take();
         drop(recovered); // not under the lock
-        self.for_each(|queue| queue.notifications.push_reset());
+        self.for_each(|queue| {
+            queue.missed_reset |= queue.notifications.has_overflowed();
+            queue.notifications.push_reset();
+        });
     }
 
     /// Reports to current and future listeners that notifications are no longer received.
@@ -148,7 +154,9 @@ impl NotificationHub {
         self.listeners.lock().lost.clone()
     }
 
+    /// Ends current and future listeners.
     pub(crate) fn end(&self) {
+        self.listeners.lock().ended = true;
         self.for_each(|queue| queue.ended = true);
     }
 
@@ -193,11 +201,132 @@ impl NotificationListener {
         drop(old);
         Poll::Pending
     }
+
+    /// Listens again after [`ListenerEvent::Lagged`] or [`ListenerEvent::Lost`], which are repeated otherwise.
+    pub(crate) fn resume(&mut self) {
+        let mut listeners = self.hub.listeners.lock();
+        let Some(queue) = listeners.queues.get_mut(&self.key) else {
+            return;
+        };
+        let replaced = if queue.notifications.has_overflowed() {
+            let overflowed = std::mem::take(&mut queue.notifications);
+            if std::mem::take(&mut queue.missed_reset) {
+                queue.notifications.push_reset();
+            }
+            (overflowed, None)
+        } else {
+            (UnreadQueue::default(), queue.lost.take())
+        };
+        drop(listeners);
+        drop(replaced); // not under the lock
+    }
 }
 
 impl Drop for NotificationListener {
     fn drop(&mut self) {
         let queue = self.hub.listeners.lock().queues.remove(&self.key);
         drop(queue); // contains a waker, which must not be dropped under the lock
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+
+    fn hub() -> NotificationHub {
+        NotificationHub::new(Account::total(Limits {
+            unread_messages: 2,
+            ..Limits::default()
+        }))
+    }
+
+    fn next(listener: &mut NotificationListener) -> Poll<Option<ListenerEvent>> {
+        listener.poll_next(&mut task::Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn a_listener_that_is_resumed_after_a_loss_receives_the_next_reset() {
+        let hub = hub();
+        hub.report_loss(Error::Closed);
+        let mut listener = hub.listen();
+        assert!(matches!(
+            next(&mut listener),
+            Poll::Ready(Some(ListenerEvent::Lost(_)))
+        ));
+
+        listener.resume();
+        assert!(next(&mut listener).is_pending());
+
+        hub.reset();
+        assert!(matches!(
+            next(&mut listener),
+            Poll::Ready(Some(ListenerEvent::Reset))
+        ));
+    }
+
+    #[test]
+    fn a_listener_that_is_resumed_after_an_overflow_receives_later_notifications_and_a_loss() {
+        let hub = hub();
+        let mut listener = hub.listen();
+        let publish = |method| hub.publish(&Notification::new(method, None));
+        ["a", "b", "c"].into_iter().for_each(publish);
+        for _ in 0..2 {
+            let event = next(&mut listener);
+            assert!(matches!(
+                event,
+                Poll::Ready(Some(ListenerEvent::Notification(_)))
+            ));
+        }
+        assert!(matches!(
+            next(&mut listener),
+            Poll::Ready(Some(ListenerEvent::Lagged))
+        ));
+        hub.report_loss(Error::Closed);
+
+        listener.resume();
+        publish("d");
+
+        let event = next(&mut listener);
+        assert!(
+            matches!(&event, Poll::Ready(Some(ListenerEvent::Notification(it))) if it.method == "d")
+        );
+        let event = next(&mut listener);
+        assert!(matches!(event, Poll::Ready(Some(ListenerEvent::Lost(_)))));
+    }
+
+    #[test]
+    fn a_reset_after_an_overflow_is_received_when_the_listener_is_resumed() {
+        let hub = hub();
+        let mut listener = hub.listen();
+        let publish = |method| hub.publish(&Notification::new(method, None));
+        ["a", "b", "c"].into_iter().for_each(publish);
+        hub.reset();
+        publish("d");
+        while !matches!(
+            next(&mut listener),
+            Poll::Ready(Some(ListenerEvent::Lagged))
+        ) {}
+
+        listener.resume();
+        publish("e");
+
+        assert!(matches!(
+            next(&mut listener),
+            Poll::Ready(Some(ListenerEvent::Reset))
+        ));
+        let event = next(&mut listener);
+        assert!(
+            matches!(&event, Poll::Ready(Some(ListenerEvent::Notification(it))) if it.method == "e")
+        );
+    }
+
+    #[test]
+    fn a_listener_of_a_wire_that_has_ended_ends() {
+        let hub = hub();
+
+        hub.end();
+
+        assert!(matches!(next(&mut hub.listen()), Poll::Ready(None)));
     }
 }

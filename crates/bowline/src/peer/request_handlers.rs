@@ -10,13 +10,16 @@ use bowline_core::era::{
 };
 use bowline_core::mux::{self, InFlightId};
 use bowline_core::{Notification, Outcome, RawRequest};
-use bowline_types::{CancelledNotification, CancelledNotificationParams, Json, NotificationMethod};
+use bowline_types::{
+    CancelledNotification, CancelledNotificationParams, Json, NotificationMethod, RequestId,
+};
 use tokio::task::JoinHandle;
 
 use super::{LISTEN, Peer, legacy};
+use crate::callback::catch_panic;
 use crate::exchange::{
     CallOptions, CancelMode, Channel, ConnectionState, Context, Exchange, HandlerControl,
-    NotificationSink, Params, Responder, run_handler,
+    NotificationSink, NotifiedContext, Params, Responder, run_handler,
 };
 use crate::limits::Limit;
 
@@ -75,12 +78,14 @@ impl RequestHandlers {
         }
     }
 
-    /// Admits a request and starts its handler, or answers it directly.
+    /// Admits a request and starts its handler, or answers it directly. `within` is the request of ours that the peer
+    /// sent it for.
     pub(super) fn begin(
         &mut self,
         id: InFlightId,
         method: Cow<'static, str>,
         params: Option<Params>,
+        within: Option<RequestId>,
     ) {
         let raw = RawRequest {
             id: id.request_id().clone(),
@@ -88,7 +93,9 @@ impl RequestHandlers {
             params,
         };
         match self.role.admit(raw) {
-            Ok(RequestAction::Dispatch { request, seal }) => self.start(id, request, seal),
+            Ok(RequestAction::Dispatch { request, seal }) => {
+                self.start(id, request, seal, within);
+            }
             Ok(RequestAction::Respond(result)) => self.peer.respond(&id, Ok(result)),
             Ok(RequestAction::SubscribeResource(uri)) => {
                 let max = self.peer.shared.account.limits().peer_subscriptions;
@@ -97,9 +104,8 @@ impl RequestHandlers {
                 }
                 if let Some((caller, responder)) = self.role.legacy_caller() {
                     self.legacy_subscriptions
-                        .subscribe(&self.peer, caller, responder, uri);
+                        .subscribe(&self.peer, caller, responder, uri, id);
                 }
-                self.peer.respond(&id, Ok(Json::empty_object()));
             }
             Ok(RequestAction::UnsubscribeResource(uri)) => {
                 self.legacy_subscriptions.unsubscribe(&uri);
@@ -121,7 +127,7 @@ impl RequestHandlers {
         unanswered.map(|(id, _)| cancelled(id, why)).collect()
     }
 
-    fn start(&mut self, id: InFlightId, request: Request, form: Seal) {
+    fn start(&mut self, id: InFlightId, request: Request, form: Seal, within: Option<RequestId>) {
         let is_subscription = form.method == LISTEN;
         let max = self.peer.shared.account.limits().peer_subscriptions;
         if is_subscription && self.subscriptions >= max {
@@ -137,6 +143,8 @@ impl RequestHandlers {
             peer: self.peer.clone(),
             id: id.clone(),
             dialect: request.caller.dialect,
+            // A client's request is not caused by one of the server.
+            within: within.filter(|_| !self.is_server()),
         });
         let cx = Context::new(id.request_id().clone(), &request, sink);
         let mut running = run_handler(responder, request, cx.clone());
@@ -178,7 +186,7 @@ impl RequestHandlers {
     }
 
     /// Cancels the handler of a request, or discards its answer, which was withdrawn.
-    pub(super) fn cancel(&mut self, id: &InFlightId) {
+    pub(super) fn cancel(&mut self, id: &InFlightId, reason: Option<String>) {
         let watched = self.peer.shared.state.lock().watched_answers.remove(id);
         watched.iter().for_each(HandlerControl::answer_discarded);
         let Some(handler) = self.handlers.get_mut(id) else {
@@ -187,6 +195,7 @@ impl RequestHandlers {
         handler.is_cancelled = true;
         self.active -= 1;
         self.subscriptions -= usize::from(handler.is_subscription);
+        handler.cx.set_cancel_reason(reason);
         // Cancels before it reads the mode; see `Context::set_cancel_mode`.
         handler.cx.cancel();
         if handler.cx.cancel_mode() == CancelMode::Drop {
@@ -231,19 +240,27 @@ impl RequestHandlers {
     }
 
     pub(super) fn handle_notification(&mut self, notification: &Notification) {
-        let LocalRole::Server { admission, .. } = &mut self.role else {
+        let LocalRole::Server {
+            admission,
+            responder,
+            ..
+        } = &mut self.role
+        else {
             return;
         };
-        let action = admission.handle_notification(notification);
-        let Some((caller, responder)) = self.role.legacy_caller() else {
-            return;
-        };
-        match action {
-            NotificationAction::Initialized => self
-                .legacy_subscriptions
-                .subscribe_lists(&self.peer, caller, responder),
-            NotificationAction::RootsListChanged => responder.roots_changed(&caller),
-            NotificationAction::Ignore | NotificationAction::Other => {}
+        match admission.handle_notification(notification) {
+            NotificationAction::Initialized => {
+                if let Some((caller, responder)) = self.role.legacy_caller() {
+                    self.legacy_subscriptions
+                        .subscribe_lists(&self.peer, caller, responder);
+                }
+            }
+            NotificationAction::Dispatch(caller) => {
+                let state = self.peer.shared.connection_state.clone();
+                let cx = NotifiedContext::new(caller).with_connection_state(state);
+                catch_panic("a notification", || responder.notified(notification, &cx));
+            }
+            NotificationAction::Ignore => {}
         }
     }
 
@@ -288,6 +305,9 @@ impl RequestHandlers {
         self.legacy_subscriptions.clear();
         (self.active, self.subscriptions) = (0, 0);
         for handler in std::mem::take(&mut self.handlers).into_values() {
+            handler
+                .cx
+                .set_cancel_reason(Some(CONNECTION_ENDED.to_owned()));
             handler.cx.cancel();
             handler.task.abort();
         }
@@ -381,6 +401,7 @@ struct WireSink {
     peer: Peer,
     id: InFlightId,
     dialect: &'static Dialect,
+    within: Option<RequestId>,
 }
 
 impl NotificationSink for WireSink {
@@ -400,6 +421,10 @@ impl NotificationSink for WireSink {
 
     fn connection_state(&self) -> Option<&ConnectionState> {
         Some(&self.peer.shared.connection_state)
+    }
+
+    fn within(&self) -> Option<&RequestId> {
+        self.within.as_ref()
     }
 }
 
@@ -431,6 +456,8 @@ fn cancelled(id: &InFlightId, reason: &str) -> Notification {
     Notification::new(CancelledNotification::NAME, params)
 }
 
+/// The [`Context::cancel_reason`] of handlers whose connection has ended.
+const CONNECTION_ENDED: &str = "the connection has ended";
 /// The estimated memory of a running request besides its params: task, context, table entries.
 const PER_REQUEST: usize = 2048;
 
@@ -439,9 +466,8 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use bowline_core::Message;
-    use bowline_core::era::{Dialects, LegacyFeatures, stamp};
+    use bowline_core::era::{Dialects, stamp};
     use bowline_core::mux::MuxEvent;
-    use bowline_types::RequestId;
 
     use super::*;
     use crate::limits::{Account, Limits};
@@ -453,7 +479,7 @@ mod tests {
 
     fn role() -> LocalRole {
         LocalRole::Server {
-            admission: DuplexAdmission::new(Dialects::all(), LegacyFeatures::default()),
+            admission: DuplexAdmission::new(Dialects::all()),
             responder: Arc::new(respond_empty),
             identity: Json::empty_object(),
         }
@@ -473,11 +499,14 @@ mod tests {
             state.mux.handle_message(std::time::Instant::now(), message);
             state.mux.poll_event()
         });
-        let Some(MuxEvent::Request { id, method, params }) = arrived else {
+        let Some(MuxEvent::Request {
+            id, method, params, ..
+        }) = arrived
+        else {
             panic!("expected a request, saw {arrived:?}");
         };
         let mut handlers = RequestHandlers::new(peer, role());
-        handlers.begin(id, method, params);
+        handlers.begin(id, method, params, None);
         assert_eq!((handlers.handlers.len(), handlers.active), (1, 1));
         (handlers, driver)
     }
@@ -510,7 +539,7 @@ mod tests {
             async { Outcome::Ok(Json::empty_object()) }
         };
         LocalRole::Server {
-            admission: DuplexAdmission::new(Dialects::all(), LegacyFeatures::default()),
+            admission: DuplexAdmission::new(Dialects::all()),
             responder: Arc::new(respond),
             identity: Json::empty_object(),
         }
@@ -536,7 +565,7 @@ mod tests {
         let Some(MuxEvent::Cancelled { id, .. }) = event else {
             panic!("expected a cancel, saw {event:?}");
         };
-        handlers.cancel(&id);
+        handlers.cancel(&id, None);
 
         assert_eq!(discarded.load(Ordering::SeqCst), 1);
     }

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_core::Message;
-use bowline_core::era::{
-    Caller, Dialect, Dialects, DuplexAdmission, LegacyFeatures, Request, stamp,
-};
+use bowline_core::era::{Caller, Dialect, Dialects, DuplexAdmission, Request, stamp};
 use bowline_core::mux::TableSizes;
 use bowline_types::Json;
 use serde_json::{Value, json};
@@ -235,10 +233,10 @@ async fn requests_in_progress_are_counted_by_their_bytes() {
 }
 
 /// The other end of a wire, as lines.
-struct RemoteEnd(BufReader<DuplexStream>);
+pub(super) struct RemoteEnd(BufReader<DuplexStream>);
 
 impl RemoteEnd {
-    async fn send_line(&mut self, line: &str) {
+    pub(super) async fn send_line(&mut self, line: &str) {
         let line = format!("{line}\n");
         self.0
             .write_all(line.as_bytes())
@@ -251,7 +249,7 @@ impl RemoteEnd {
     }
 
     /// Returns the next line. The clock is paused, so a timeout takes no real time.
-    async fn receive(&mut self) -> Value {
+    pub(super) async fn receive(&mut self) -> Value {
         let mut line = String::new();
         let read = timeout(SOON, self.0.read_line(&mut line)).await;
         read.expect("a line arrives").expect("the wire is open");
@@ -315,7 +313,7 @@ impl Drop for DropReporter<'_> {
     }
 }
 
-fn client() -> (Peer, RemoteEnd) {
+pub(super) fn client() -> (Peer, RemoteEnd) {
     let host = test_responder(mpsc::unbounded_channel().0);
     let server = Arc::default();
     connect(LocalRole::Client { server, host })
@@ -329,7 +327,7 @@ fn server() -> (WaitEvents, RemoteEnd) {
 
 fn test_server(sender: mpsc::UnboundedSender<WaitEvent>) -> LocalRole {
     LocalRole::Server {
-        admission: DuplexAdmission::new(Dialects::all(), LegacyFeatures::default()),
+        admission: DuplexAdmission::new(Dialects::all()),
         responder: test_responder(sender),
         identity: Json::empty_object(),
     }
@@ -348,7 +346,7 @@ fn connect_within(limits: Limits, role: LocalRole) -> (Peer, RemoteEnd) {
     (peer, RemoteEnd(BufReader::new(far)))
 }
 
-fn request(method: &'static str) -> Request {
+pub(super) fn request(method: &'static str) -> Request {
     Request::new(
         method,
         Json::empty_object(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bowline_core::era::LegacyFeatures;
+use bowline_core::era::Caller;
 use bowline_core::http::admission::MethodCatalog;
 use bowline_core::http::headers::{ParamHeaders, name_member};
 use tokio::net::ToSocketAddrs;
@@ -31,7 +31,6 @@ impl Server {
         let service = HttpService::new(server.clone(), server, &definition.identity);
         service.modify(|state| {
             state.served = definition.served.clone();
-            state.legacy_features = LegacyFeatures::from(&definition.capabilities());
             state.account = definition.account.clone();
             state.shutdown = shutdown;
         })
@@ -74,7 +73,7 @@ impl MethodCatalog for ServerSnapshot {
         }
     }
 
-    fn param_headers(&self, tool: &str) -> Option<Arc<ParamHeaders>> {
+    fn param_headers(&self, tool: &str, _: &Caller) -> Option<Arc<ParamHeaders>> {
         let tools = self.definition.tools.snapshot();
         let tool = &tools.find(tool)?.item;
         // As with the required scopes: a refusal would reveal the tool to callers who may not see it.
@@ -92,7 +91,7 @@ impl MethodCatalog for Server {
         self.first_snapshot().name_member(method)
     }
 
-    fn param_headers(&self, tool: &str) -> Option<Arc<ParamHeaders>> {
-        self.first_snapshot().param_headers(tool)
+    fn param_headers(&self, tool: &str, caller: &Caller) -> Option<Arc<ParamHeaders>> {
+        self.first_snapshot().param_headers(tool, caller)
     }
 }

@@ -20,8 +20,9 @@ use bowline_core::input::{
 use bowline_core::{Outcome, shortened};
 use bowline_types::{CallToolResult, ContentBlock, ErrorCode, Json, RpcError};
 
-use super::request_state::{RequestStateKeys, StateBinding, StateError, max_text_len};
+use super::request_state::{RequestStateKeys, StateBinding, StateError};
 use crate::exchange::{BoxFuture, Context, DEFAULT_CLIENT_REQUEST_TIMEOUT, HandlerRun, OnceGuard};
+use crate::seal::Sealer;
 use crate::{MemoryOnceStore, OnceStore};
 
 /// The settings for input from clients.
@@ -94,7 +95,7 @@ fn open_round(
         return ServerRound::open(params, None).map_err(|rejection| rejection.to_rpc_error());
     };
     // Longer than any text of `seal`: refused before it is decoded.
-    if text.len() > max_text_len(options.state_limit) {
+    if text.len() > Sealer::max_text_len(options.state_limit) {
         return Err(StateError::Foreign.into());
     }
     let state = options.keys.open(&text, binding(request, cx))?;

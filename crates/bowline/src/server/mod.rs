@@ -92,6 +92,9 @@ pub use tool_error::ToolError;
 
 mod visibility;
 
+mod wire_service;
+pub use wire_service::WireService;
+
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

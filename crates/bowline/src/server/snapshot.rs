@@ -6,19 +6,19 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use bowline_core::Outcome;
-use bowline_core::era::{Caller, DuplexAdmission, LegacyFeatures, Request};
-use bowline_types::{ErrorCode, Json, RpcError};
+use bowline_core::era::Request;
+use bowline_core::{Notification, Outcome};
+use bowline_types::{ErrorCode, NotificationMethod, RootsListChangedNotification, RpcError};
 
 use super::change_bus::ServerChange;
 use super::definition::ServerDefinition;
 use super::extension::BackgroundTasks;
-use super::{Server, input_required, router};
+use super::{Server, WireService, input_required, router};
 use crate::Result;
 use crate::callback::catch_panic;
-use crate::exchange::{BoxFuture, Context, Params, Responder};
+use crate::exchange::{BoxFuture, Context, NotifiedContext, Params, Responder};
 use crate::layer::Next;
-use crate::peer::{CloseMode, LocalRole, Peer};
+use crate::peer::Peer;
 use crate::shutdown::Shutdown;
 use crate::sync::Mutex;
 use crate::wire::Wire;
@@ -144,26 +144,11 @@ impl ServerSnapshot {
 
     /// Serves one wire. The returned peer counts the exchanges in progress.
     pub(super) fn serve(self, wire: impl Wire) -> (Peer, BoxFuture<'static, Result<()>>) {
-        let features = LegacyFeatures::from(&self.definition.capabilities());
-        let role = LocalRole::Server {
-            admission: DuplexAdmission::new(self.definition.served.clone(), features),
-            identity: Json::encode(&self.definition.identity)
-                .unwrap_or_else(|_| Json::empty_object()),
-            responder: Arc::new(self.clone()),
-        };
-        let (peer, mut driver) = Peer::new(Box::new(wire), role, self.definition.account.peer());
-        let (counted, shutdown) = (peer.clone(), self.shared.shutdown.clone());
-        let serving = Box::pin(async move {
-            // The driver is polled first: a wire that has ended needs no shutdown.
-            tokio::select! {
-                biased;
-                () = &mut driver => return Ok(()),
-                grace = shutdown.requested() => peer.close(CloseMode::Drain(grace)),
-            }
-            driver.await;
-            Ok(())
-        });
-        (counted, serving)
+        let (definition, shutdown) = (self.definition.clone(), self.shared.shutdown.clone());
+        WireService::new(self, &definition.identity)
+            .versions(definition.served.clone())
+            .with_account(definition.account.clone(), shutdown)
+            .start(wire)
     }
 
     /// Waits for [`Server::shut_down`].
@@ -214,9 +199,12 @@ impl Responder for ServerSnapshot {
         self.definition.check()
     }
 
-    fn roots_changed(&self, caller: &Caller) {
+    fn notified(&self, notification: &Notification, cx: &NotifiedContext) {
+        if notification.method != RootsListChangedNotification::NAME {
+            return;
+        }
         for on_roots_changed in &self.definition.on_roots_changed {
-            catch_panic("`on_roots_changed`", || on_roots_changed(caller));
+            catch_panic("`on_roots_changed`", || on_roots_changed(cx.caller()));
         }
     }
 }
@@ -235,8 +223,8 @@ impl Responder for Server {
         self.first_snapshot().check()
     }
 
-    fn roots_changed(&self, caller: &Caller) {
-        self.first_snapshot().roots_changed(caller);
+    fn notified(&self, notification: &Notification, cx: &NotifiedContext) {
+        self.first_snapshot().notified(notification, cx);
     }
 }
 

@@ -199,7 +199,7 @@ fn notify_change(definition: &ServerDefinition, cx: &Context, queued: &QueuedCha
     };
     let uri = queued.uri.iter().map(|uri| ("uri", uri));
     let params = Json::object([("_meta", meta)].into_iter().chain(uri));
-    cx.send_notification(Notification::new(method, Some(params)));
+    cx.send(Notification::new(method, Some(params)));
 }
 
 fn notify_all(

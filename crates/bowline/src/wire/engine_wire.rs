@@ -8,7 +8,7 @@ use bowline_core::mux::OutgoingMessage;
 use bowline_types::RequestId;
 use tokio::time::Instant;
 
-use super::{Received, Wire};
+use super::{Message, Received, Wire};
 use crate::Error;
 
 /// A transport that a driver can run a `Mux` on. Its methods are called in the same order as those of [`Wire`].
@@ -54,6 +54,11 @@ pub(crate) trait EngineWire: Send + 'static {
 pub(crate) enum WireEvent {
     /// An event of any wire.
     Received(Received),
+    /// A message that arrived on the stream of the request of ours with this id, which is why the peer sent it.
+    ReceivedWithin {
+        request: RequestId,
+        message: Message,
+    },
     /// A request failed to be sent, or its answer to be received. The wire stays open.
     RequestFailed { id: RequestId, error: Error },
     /// A request waits on this side for the user, such as for a consent screen. Its timeouts are paused.

@@ -7,6 +7,7 @@
 
 mod cache;
 mod completions;
+mod connection;
 mod lists;
 mod notifications;
 mod output_validation;

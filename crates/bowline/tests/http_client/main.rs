@@ -5,6 +5,7 @@
 mod authorization;
 mod cancellation;
 mod close_on_drop;
+mod connection;
 mod flow_control;
 mod http2_faults;
 mod http2_retries;

@@ -11,6 +11,7 @@ mod eras;
 mod host;
 mod kept_values;
 mod once;
+mod raw;
 mod request_state;
 
 use std::sync::{Arc, Mutex};

@@ -8,10 +8,11 @@ use bowline::{Context, Server, Tool};
 
 use crate::support::in_time;
 
-#[derive(Default)]
 struct Calls {
     count: AtomicU64,
     alive: Arc<()>,
+    /// Refers to the connection, which must end nevertheless.
+    _cx: Context,
 }
 
 /// References that show whether the states are dropped.
@@ -24,7 +25,11 @@ async fn count(cx: Context) -> String {
     };
     let created = cx.state::<Created>().unwrap();
     let calls = state.get_or_insert_with(|| {
-        let calls = Calls::default();
+        let calls = Calls {
+            count: AtomicU64::new(0),
+            alive: Arc::default(),
+            _cx: cx.clone(),
+        };
         created.lock().unwrap().push(Arc::downgrade(&calls.alive));
         calls
     });

@@ -107,6 +107,23 @@ async fn a_legacy_request_declares_an_extension_in_its_own_way() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_capabilities_of_a_legacy_client_do_not_declare_an_extension() {
+    let mut client = scripted_client(&drawing_server());
+    let dialect = Dialect::of("2025-11-25").unwrap();
+    let capabilities = json!({"extensions": {ID: {}}});
+    client.perform_handshake(dialect, capabilities).await;
+    let arguments = json!({"pages": 1});
+
+    let undeclared = json!({"name": "draws", "arguments": arguments});
+    let undeclared = call(&mut client, undeclared).await;
+    let declared = json!({"name": "draws", "arguments": arguments, "draw": true});
+    let declared = call(&mut client, declared).await;
+
+    assert_eq!(undeclared["error"]["code"], -32601, "{undeclared}");
+    assert_eq!(declared["result"], json!({"drawing": "draws"}));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_version_without_the_extension_does_not_have_its_methods_and_errors() {
     let mut client = connect("2025-06-18").await;
 

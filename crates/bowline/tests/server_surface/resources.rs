@@ -71,18 +71,15 @@ async fn a_template_is_listed_and_read_with_its_variables() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_missing_resource_is_refused_with_the_code_of_the_era_and_its_uri() {
+async fn a_missing_resource_is_refused_with_one_code_in_every_era_and_its_uri() {
     for transport in CLIENT_TRANSPORTS {
         let client = transport.connect(&library()).await;
 
         for uri in ["docs://gone", "other://x", "docs://a/../b", "docs://%2e%2e"] {
             let error = peer_error(read(&client, uri).await.unwrap_err());
 
-            assert_eq!(
-                error.code,
-                transport.missing_resource(),
-                "{transport:?} {uri}"
-            );
+            let code = ErrorCode::RESOURCE_NOT_FOUND;
+            assert_eq!(error.code, code, "{transport:?} {uri}");
             assert_eq!(error.message, format!("resource not found: `{uri}`"));
             let data: Value = error.data.unwrap().decode().unwrap();
             assert_eq!(data, json!({ "uri": uri }));
@@ -107,5 +104,5 @@ async fn a_resource_without_contents_is_refused() {
 
     let error = peer_error(read(&client, "docs://x").await.unwrap_err());
 
-    assert_eq!(error.code, ErrorCode::INVALID_PARAMS);
+    assert_eq!(error.code, ErrorCode::RESOURCE_NOT_FOUND);
 }

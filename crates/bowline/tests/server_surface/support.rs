@@ -12,8 +12,7 @@ use bowline::types::{
 };
 use bowline::wire::{Received, Wire};
 use bowline::{
-    CallToolResult, Client, Error, ErrorCode, Prompt, Resource, ResourceTemplate, RpcError, Server,
-    Tool, wire,
+    CallToolResult, Client, Error, Prompt, Resource, ResourceTemplate, RpcError, Server, Tool, wire,
 };
 use bowline_core::Message;
 use serde_json::{Value, json};
@@ -43,14 +42,6 @@ impl ClientTransport {
                     .await
                     .unwrap()
             }
-        }
-    }
-
-    /// The error code for a missing resource.
-    pub(crate) fn missing_resource(self) -> ErrorCode {
-        match self {
-            Self::Wire("2026-07-28") | Self::InProcess => ErrorCode::INVALID_PARAMS,
-            Self::Wire(_) => ErrorCode::RESOURCE_NOT_FOUND,
         }
     }
 }

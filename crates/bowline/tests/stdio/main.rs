@@ -88,6 +88,7 @@ fn main() -> ExitCode {
         reconnecting::dropping_the_client_before_the_next_start_starts_nothing,
         spawning::restart_replaces_a_dead_child,
         spawning::restart_ends_a_running_child_first,
+        spawning::a_connection_without_a_client_restarts_its_child,
         spawning::restart_remembers_the_version_of_the_child,
         spawning::a_failed_restart_can_be_retried,
         spawning::a_client_without_a_child_cannot_be_restarted,

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bowline::client::ClientBuilder;
+use bowline::exchange::{Answer, CallOptions, Channel, Request};
 use bowline::wire::Command;
-use bowline::{Client, Error};
+use bowline::{Client, Error, Json};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -225,6 +226,28 @@ pub(crate) async fn restart_ends_a_running_child_first() {
     assert!(matches!(error, Error::Closed), "{error:?}");
     assert!(again.call_tool("echo", ()).await.is_ok());
     again.close().await.unwrap();
+}
+
+pub(crate) async fn a_connection_without_a_client_restarts_its_child() {
+    for version in ["2026-07-28", "2025-06-18"] {
+        let connect = Client::spawn(programs::command("server")).protocol_version(version);
+        let first = connect.connection().await.unwrap();
+        let (ended, first_id) = (first.ended(), first.process_id().unwrap());
+
+        let second = first.restart().await.unwrap();
+
+        assert!(matches!(ended.await, Error::Closed), "{version}");
+        assert!(first.has_ended() && first.process_id().is_none());
+        assert_ne!(second.process_id(), Some(first_id));
+        assert_eq!(second.introduction(), first.introduction(), "{version}");
+        let params = Json::from(json!({"name": "echo"}));
+        let request = Request::new("tools/call", params, second.caller());
+        let exchange = second.open(request, CallOptions::default());
+        let answer = exchange.answer().await.unwrap();
+        assert!(matches!(answer, Answer::Complete(_)), "{version}");
+        second.close().await;
+        assert_eq!(second.process_id(), None);
+    }
 }
 
 pub(crate) async fn restart_remembers_the_version_of_the_child() {

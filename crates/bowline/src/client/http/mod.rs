@@ -6,5 +6,7 @@ pub(super) use config::{HttpConfig, connect_with_headers, status_of};
 #[cfg(feature = "tls")]
 mod tls;
 
+mod tool_headers;
+
 mod opener;
 pub(super) use opener::HttpTransport;

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use bowline_core::Outcome;
 use bowline_core::era::probe::{HttpReply, suggests_http_sse};
 use bowline_core::era::{Caller, OpeningFailure, OpeningStep, Prober, Request};
+use bowline_types::{CallToolRequest, Json, ListToolsRequest, Method};
 use http::StatusCode;
 
-use crate::client::EraCache;
+use super::tool_headers::ToolHeaders;
 use crate::client::known_tools::KnownTools;
 use crate::client::opener::{Opener, discover_request, opening_error};
-use crate::client::transport::{Connection, Transport};
+use crate::client::transport::Transport;
+use crate::client::{Connection, EraCache};
 use crate::exchange::{CallOptions, Channel, Exchange, TimeoutPause, timeout_with_pauses};
 use crate::http::client::{Endpoint, HttpChannel, UnexpectedStatus, legacy};
 use crate::wire::{EngineWire, OpenWireFn, ReconnectControl};
@@ -26,6 +28,8 @@ pub(in crate::client) struct HttpTransport {
     eras: EraCache,
     /// Determines which arguments of a call are mirrored in headers.
     tools: Arc<KnownTools>,
+    /// Set if there is no client that lists and learns the tools.
+    tool_headers: Option<ToolHeaders>,
 }
 
 impl HttpTransport {
@@ -40,17 +44,22 @@ impl HttpTransport {
             endpoint,
             eras,
             tools,
+            tool_headers: None,
         }
     }
 
     /// Opens a connection in the remembered version, or in the one that a probe finds.
-    pub(in crate::client) async fn connect(self, opener: &Opener<'_>) -> Result<Connection> {
+    pub(in crate::client) async fn connect(mut self, opener: &Opener<'_>) -> Result<Connection> {
+        if opener.config.is_bare {
+            let (channel, tools) = (self.channel.clone(), self.tools.clone());
+            self.tool_headers = Some(ToolHeaders::new(channel, tools));
+        }
         let mut caller = opener.config.caller.clone();
         if let Some(known) = &opener.config.known_server {
             let dialect = known.dialect_of(&opener.config.versions)?;
             if dialect.is_modern() {
                 caller.dialect = dialect;
-                return Ok(self.into_connection(caller, known.server().cloned()));
+                return Ok(self.into_connection(caller, known.introduction()));
             }
             match self.initialize(opener, caller.clone()).await {
                 Err(error) if contradicts_legacy(&error) => {
@@ -92,7 +101,7 @@ impl HttpTransport {
                 OpeningStep::Initialize(_) => {
                     let connection = self.initialize(opener, caller).await?;
                     if was_probed {
-                        self.eras.insert(&self.endpoint.uri, connection.dialect);
+                        self.eras.insert(&self.endpoint.uri, connection.dialect());
                     }
                     return Ok(connection);
                 }
@@ -113,9 +122,8 @@ impl HttpTransport {
             match &step {
                 OpeningStep::Ready(dialect) => {
                     caller.dialect = dialect;
-                    let result = probe.ok().and_then(|(_, outcome)| outcome?.ok());
-                    let server = result.and_then(|result| result.decode().ok());
-                    return Ok(self.clone().into_connection(caller, server));
+                    let introduction = probe.ok().and_then(|(_, outcome)| outcome?.ok());
+                    return Ok(self.clone().into_connection(caller, introduction));
                 }
                 // The error of the request says more than the failure that it led to.
                 OpeningStep::Failed(
@@ -126,12 +134,8 @@ impl HttpTransport {
         }
     }
 
-    fn into_connection(
-        self,
-        caller: Caller,
-        server: Option<bowline_types::DiscoverResult>,
-    ) -> Connection {
-        Connection::new(Arc::new(Transport::Http(self)), caller, server)
+    fn into_connection(self, caller: Caller, introduction: Option<Json>) -> Connection {
+        Connection::new(Arc::new(Transport::Http(self)), caller, introduction)
     }
 
     async fn discover(
@@ -179,6 +183,13 @@ impl HttpTransport {
 
 impl Channel for HttpTransport {
     fn open(&self, request: Request, options: CallOptions) -> Exchange {
+        if let Some(tool_headers) = &self.tool_headers {
+            match &*request.method {
+                ListToolsRequest::NAME => return tool_headers.list(request, &options),
+                CallToolRequest::NAME => return tool_headers.call(request, options),
+                _ => {}
+            }
+        }
         let param_headers = self.tools.param_headers(&request);
         self.channel.open(request, &options, param_headers)
     }

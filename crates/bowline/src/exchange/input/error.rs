@@ -1,5 +1,6 @@
 //! [`InputError`], the error of requesting input from the client.
 
+use bowline_core::era::Unsupported;
 use bowline_core::input::{KeyReused, MissingCapability};
 use bowline_types::{ErrorCode, RpcError};
 
@@ -82,6 +83,12 @@ pub enum InputError {
         /// The mistake.
         what: String,
     },
+}
+
+impl From<Unsupported> for InputError {
+    fn from(Unsupported { what, version, .. }: Unsupported) -> Self {
+        Self::Unsupported { what, version }
+    }
 }
 
 impl From<KeyReused> for InputError {

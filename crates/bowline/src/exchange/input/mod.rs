@@ -38,14 +38,15 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use bowline_core::era::{ElicitationModes, InputMechanism};
-use bowline_core::input::{InputKind, RawInputRequest, ServerRound};
-use bowline_types::{ElicitMode, Json, RpcError};
+use bowline_core::era::{Dialect, InputMechanism, fit_question};
+use bowline_core::input::{InputKind, RawInputRequest, ServerRound, check_url};
+use bowline_core::json::{Object, pick};
+use bowline_types::{Json, RpcError};
 use tokio::sync::OnceCell;
 
 use super::{BoxFuture, Context};
-use crate::deprecation;
 use crate::sync::Mutex;
+use crate::{deprecation, random};
 
 /// The input state of one run of a handler: what is the same for every source, and the source itself.
 pub(crate) struct HandlerRun {
@@ -269,7 +270,7 @@ impl Context {
         input_request: RawInputRequest,
         options: InputRequestOptions,
     ) -> Result<Json, InputError> {
-        self.check(key, &input_request)?;
+        let input_request = self.fit(key, input_request)?;
         deprecation::warn_deprecated(input_request.kind.method(), self.caller().dialect);
         let answer = async {
             match self.input() {
@@ -288,52 +289,28 @@ impl Context {
         }
     }
 
-    fn check(&self, key: &str, input_request: &RawInputRequest) -> Result<(), InputError> {
+    /// Checks an input request, and converts it to the protocol version of the client.
+    fn fit(&self, key: &str, request: RawInputRequest) -> Result<RawInputRequest, InputError> {
         check_key("key of an input request", key)?;
         if self.is_cancelled() {
             return Err(InputError::RequestEnded);
         }
-        let checked = self.check_dialect(input_request).and_then(|()| {
-            let declared = &self.caller().capabilities;
-            input_request
-                .check_capabilities(declared)
-                .map_err(InputError::from)
-        });
-        checked.inspect_err(|error| {
+        // Also checks the version, since a client may declare capabilities that its version does not have.
+        let fitted = fit_question(self.caller().dialect, request)
+            .map_err(InputError::from)
+            .and_then(|request| {
+                request.check_capabilities(&self.caller().capabilities)?;
+                Ok(request)
+            });
+        let mut request = fitted.inspect_err(|error| {
             if let Some(input) = self.input() {
                 input.reject(error);
             }
-        })
-    }
-
-    /// Checks the protocol version, since a client may declare capabilities that its version does not have.
-    fn check_dialect(&self, input_request: &RawInputRequest) -> Result<(), InputError> {
-        let dialect = self.caller().dialect;
-        let method = input_request.kind.method();
-        let unsupported = |what| InputError::Unsupported {
-            what,
-            version: dialect.version,
-        };
-        if dialect.input_mechanism == InputMechanism::Request
-            && dialect.lacks_server_request(method)
-        {
-            return Err(unsupported(method));
+        })?;
+        if request.is_url() {
+            prepare_url(self.caller().dialect, &mut request)?;
         }
-        if !dialect.rich_sampling && input_request.has_tools() {
-            return Err(unsupported("sampling/createMessage with tools"));
-        }
-        if !dialect.rich_forms && input_request.has_multi_select() {
-            return Err(unsupported("elicitation/create with multi-select fields"));
-        }
-        if input_request.kind != InputKind::Elicitation {
-            return Ok(());
-        }
-        match dialect.elicitation {
-            ElicitationModes::FormAndUrl => Ok(()),
-            ElicitationModes::Form if !is_url(input_request) => Ok(()),
-            ElicitationModes::Form => Err(unsupported("elicitation/create in URL mode")),
-            ElicitationModes::None => Err(unsupported(method)),
-        }
+        Ok(request)
     }
 
     /// Gets an answer for a handler that is not run by a server.
@@ -367,14 +344,32 @@ fn check_key(what: &str, key: &str) -> Result<(), InputError> {
     )))
 }
 
-fn is_url(input_request: &RawInputRequest) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Mode {
-        mode: Option<ElicitMode>,
+/// Checks the URL of an elicitation, and adds an `elicitationId` if the version has them: it is required there, for
+/// `notifications/elicitation/complete`.
+fn prepare_url(dialect: &Dialect, request: &mut RawInputRequest) -> Result<(), InputError> {
+    let Some(params) = &request.params else {
+        return Ok(());
+    };
+    let [url, id] = pick(params, ["url", "elicitationId"]).unwrap_or_default();
+    let url: String = url.and_then(|url| url.decode().ok()).unwrap_or_default();
+    check_url(&url).map_err(|error| InputError::misuse(error.to_string()))?;
+    if dialect.input_mechanism == InputMechanism::Request
+        && id.is_none()
+        && let Ok(mut members) = Object::read(params)
+    {
+        members.set(
+            "elicitationId",
+            serde_json::Value::from(random_id()?).into(),
+        );
+        let params = members.to_json();
+        request.params = Some(params);
     }
-    let params = input_request.params.as_ref();
-    let mode = params.and_then(|params| params.decode::<Mode>().ok());
-    mode.is_some_and(|params| params.mode == Some(ElicitMode::Url))
+    Ok(())
+}
+
+fn random_id() -> Result<String, InputError> {
+    let bytes: [u8; 16] = random::bytes().map_err(InputError::misuse)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// The default of `Server::client_request_timeout`: the timeout of requests from the server to the client.

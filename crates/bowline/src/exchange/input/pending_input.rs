@@ -6,8 +6,7 @@ use std::pin::Pin;
 use std::task::{self, Poll};
 use std::time::Duration;
 
-use bowline_core::era::InputMechanism;
-use bowline_core::input::{InputKind, RawInputRequest, check_form, check_tool_uses, check_url};
+use bowline_core::input::{InputKind, RawInputRequest, check_form, check_tool_uses};
 use bowline_types::{
     CreateMessageRequestParams, CreateMessageResult, ElicitAction, ElicitRequestFormParams,
     ElicitRequestParams, ElicitRequestUrlParams, ElicitResult, ElicitSchema, Json, ListRootsResult,
@@ -19,7 +18,6 @@ use serde::de::DeserializeOwned;
 use super::form::{Form, form_of};
 use super::{AcceptedAnswers, InputError, InputRequestOptions};
 use crate::exchange::{BoxFuture, Context};
-use crate::random;
 
 impl Context {
     /// Requests form input from the user (`elicitation/create`), and returns the content of the form.
@@ -111,9 +109,7 @@ impl Context {
         url: impl Into<String>,
     ) -> Elicitation<()> {
         let params = ElicitRequestUrlParams::new(message, url);
-        let input_request = self
-            .prepare_url(params)
-            .and_then(|params| encode_input_request(InputKind::Elicitation, &params));
+        let input_request = encode_input_request(InputKind::Elicitation, &params);
         Elicitation(PendingInput::new(
             self,
             key.into(),
@@ -153,19 +149,12 @@ impl Context {
         key: impl Into<String>,
         params: impl Into<ElicitRequestParams>,
     ) -> PendingInput<ElicitResult> {
-        let (params, form) = match params.into() {
-            ElicitRequestParams::Url(params) => {
-                let params = self.prepare_url(params).map(ElicitRequestParams::Url);
-                (params, None)
-            }
-            ElicitRequestParams::Form(params) => {
-                let form = params.requested_schema.clone();
-                (Ok(ElicitRequestParams::Form(params)), Some(form))
-            }
-            other => (Ok(other), None),
+        let params = params.into();
+        let form = match &params {
+            ElicitRequestParams::Form(params) => Some(params.requested_schema.clone()),
+            _ => None,
         };
-        let input_request =
-            params.and_then(|params| encode_input_request(InputKind::Elicitation, &params));
+        let input_request = encode_input_request(InputKind::Elicitation, &params);
         let input = PendingInput::new(self, key.into(), input_request, decode);
         input.with_form(form)
     }
@@ -211,6 +200,39 @@ impl Context {
         PendingInput::new(self, key.into(), input_request, decode)
     }
 
+    /// Sends any input request and returns the result, both as JSON.
+    ///
+    /// The request is converted to the client's protocol version first; see
+    /// [`fit_question`](crate::exchange::fit_question). The result is not validated.
+    ///
+    /// In the modern era (2026-07-28) **the handler runs again from its beginning** when the answer arrives. Wrap
+    /// effects that precede this request in [`Context::once`]; see [the front page](crate#asking-people).
+    ///
+    /// # Errors
+    ///
+    /// See [`InputError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future cancels the input request.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::exchange::{InputError, InputKind, RawInputRequest};
+    /// use bowline::{Context, Json};
+    ///
+    /// # async fn start_scan() -> u32 { 1 }
+    /// async fn roots(cx: Context) -> Result<Json, InputError> {
+    ///     let _scan = cx.once("scan", start_scan()).await?; // started once, although this function runs twice
+    ///     cx.ask_raw("roots", RawInputRequest::new(InputKind::Roots, None)).await
+    /// }
+    /// ```
+    pub fn ask_raw(&self, key: impl Into<String>, request: RawInputRequest) -> PendingInput<Json> {
+        let unchanged = |answer: &Json| Ok(answer.clone());
+        PendingInput::new(self, key.into(), Ok(request), unchanged)
+    }
+
     /// Requests the client's roots (`roots/list`): the `file://` URIs that the server may work in. They are requested
     /// once per handled request; later calls return the same roots.
     ///
@@ -241,23 +263,6 @@ impl Context {
     pub fn roots(&self) -> PendingInput<ListRootsResult> {
         let input_request = Ok(RawInputRequest::new(InputKind::Roots, None));
         PendingInput::new(self, "roots".into(), input_request, decode_roots)
-    }
-
-    /// Checks the URL, and sets or removes `elicitationId`: only server-to-client requests have one, for
-    /// `notifications/elicitation/complete`.
-    fn prepare_url(
-        &self,
-        mut params: ElicitRequestUrlParams,
-    ) -> Result<ElicitRequestUrlParams, InputError> {
-        check_url(&params.url).map_err(|error| InputError::misuse(error.to_string()))?;
-        match self.caller().dialect.input_mechanism {
-            InputMechanism::InputRequired => params.elicitation_id = None,
-            InputMechanism::Request if params.elicitation_id.is_none() => {
-                params.elicitation_id = Some(random_id()?);
-            }
-            InputMechanism::Request => {}
-        }
-        Ok(params)
     }
 }
 
@@ -525,9 +530,4 @@ fn decode_consent(answer: &Json) -> Result<ElicitationOutcome<()>, serde_json::E
         ElicitAction::Decline => ElicitationOutcome::Decline,
         ElicitAction::Cancel => ElicitationOutcome::Cancel,
     })
-}
-
-fn random_id() -> Result<String, InputError> {
-    let bytes: [u8; 16] = random::bytes().map_err(InputError::misuse)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

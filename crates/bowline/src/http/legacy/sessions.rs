@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use bowline_core::Outcome;
-use bowline_core::era::{Caller, DuplexAdmission, Request};
+use bowline_core::era::{DuplexAdmission, Request};
 use bowline_core::http::admission::HttpRejection;
+use bowline_core::{Notification, Outcome};
 use tokio::task::AbortHandle;
 
 use super::Legacy;
@@ -15,7 +15,7 @@ use super::eviction::EvictionCandidates;
 use super::session::{Session, SessionWire, session_not_found};
 use super::session_state::SessionTimeouts;
 use super::streams::{SessionStreams, StreamLayout};
-use crate::exchange::{BoxFuture, Context, Params, Principal, Responder};
+use crate::exchange::{BoxFuture, Context, NotifiedContext, Params, Principal, Responder};
 use crate::http::server::{ServiceState, overloaded, unavailable};
 use crate::limits::{Gauge, Limit, UsageCounters};
 use crate::peer::{CloseMode, Driver, LocalRole, Peer};
@@ -100,7 +100,7 @@ impl Sessions {
             StreamLayout::HttpSse => state.served.without_modern(),
         };
         let role = LocalRole::Server {
-            admission: DuplexAdmission::new(served, state.legacy_features),
+            admission: DuplexAdmission::new(served),
             responder: Arc::new(PrincipalResponder {
                 session: session.clone(),
                 responder: state.responder.clone(),
@@ -290,8 +290,11 @@ impl Responder for PrincipalResponder {
         self.responder.check()
     }
 
-    fn roots_changed(&self, caller: &Caller) {
-        self.responder.roots_changed(caller);
+    fn notified(&self, notification: &Notification, cx: &NotifiedContext) {
+        // Queued without its POST, so the scopes that came with that are not known.
+        let principal = self.session.principal.clone().without_scopes();
+        let cx = cx.clone().with_principal(principal);
+        self.responder.notified(notification, &cx);
     }
 }
 

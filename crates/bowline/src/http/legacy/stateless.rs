@@ -4,12 +4,17 @@ use std::sync::Arc;
 
 use ::http::request::Parts;
 use ::http::{Response, StatusCode};
-use bowline_core::era::{Dialect, Rejection as Refused, RequestAction, legacy as era};
+use bowline_core::era::{
+    Dialect, LegacyFeatures, Rejection as Refused, Request, RequestAction, legacy as era,
+};
 use bowline_core::http::admission::HttpRejection;
 use bowline_core::http::legacy::{LegacyPost, PostBody};
 use bowline_core::http::media::AcceptedTypes;
-use bowline_core::{self as core, Malformed, Message, Outcome, RawRequest};
-use bowline_types::{ErrorCode, RequestId, RpcError};
+use bowline_core::{self as core, Malformed, Message, Notification, Outcome, RawRequest};
+use bowline_types::{
+    CancelledNotification, DiscoverRequest, ErrorCode, InitializedNotification, Json, Method,
+    NotificationMethod, ProgressNotification, RequestId, RpcError, SetLevelRequest,
+};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use tokio::task::JoinSet;
@@ -17,6 +22,7 @@ use tokio::task::JoinSet;
 use super::response::json_array;
 use super::streams::MAX_SHORT_ANSWER_BYTES;
 use super::{INITIALIZE, decode_batch, error_responses};
+use crate::exchange::{Channel, ConnectionState, Context, NotificationSink, run_handler};
 use crate::http::server::body::with_charge;
 use crate::http::server::{
     HttpBody, ResponseFuture, RunningRequest, ServiceState, body, overloaded,
@@ -37,8 +43,8 @@ pub(super) fn answer(
         PostBody::One(Message::Request(raw)) => {
             answer_request(state, Arc::new(head), accepts, dialect, raw, charge)
         }
-        // Dropped, cancels included: they are matched within a session only.
-        PostBody::One(Message::Notification(_)) => {
+        PostBody::One(Message::Notification(notification)) => {
+            notified(state, &head, dialect, &notification);
             Ok(ResponseFuture::Ready(body::empty(StatusCode::ACCEPTED)))
         }
         PostBody::One(Message::Response(_)) => Err(invalid("unexpected response message")),
@@ -68,6 +74,10 @@ fn answer_request(
     charge: Charge,
 ) -> Result<ResponseFuture, HttpRejection> {
     let id = raw.id.clone();
+    if raw.method == SetLevelRequest::NAME {
+        let answer = answer_set_level(state.clone(), head, dialect, raw, charge);
+        return Ok(ResponseFuture::Awaited(Box::pin(answer)));
+    }
     match admit(state, dialect, raw) {
         Ok(RequestAction::Dispatch { request, seal }) => {
             let running = RunningRequest::new(state, id, request, seal, head, charge);
@@ -83,6 +93,67 @@ fn answer_request(
         }
         // Not status 404, which means to a client that its session has ended.
         Err(refused) => Ok(immediate_answer(id, Err(refused.into()))),
+    }
+}
+
+/// Answers `logging/setLevel`, which has no effect without a session: with a result if the responder declares `logging`.
+async fn answer_set_level(
+    state: Arc<ServiceState>,
+    head: Arc<Parts>,
+    dialect: &'static Dialect,
+    raw: RawRequest,
+    charge: Charge,
+) -> Result<Response<HttpBody>, HttpRejection> {
+    let id = raw.id.clone();
+    let mut session = era::Session::without_handshake(dialect, LegacyFeatures::default());
+    let caller = session.caller().clone();
+    let discover = Request::new(DiscoverRequest::NAME, Json::empty_object(), caller);
+    let cx = Context::new(id.clone(), &discover, Arc::new(NoSink))
+        .with_principal(super::principal(&head));
+    let discovered = run_handler(state.responder.clone(), discover, cx).await;
+    if let Ok(result) = &discovered {
+        let features = LegacyFeatures::of_handshake(result);
+        session = era::Session::without_handshake(dialect, features);
+    }
+    let outcome = match session.admit(raw, &state.served) {
+        Ok(RequestAction::Respond(result)) => Ok(result),
+        Ok(_) => Ok(Json::empty_object()),
+        Err(refused) => Err(refused.into()),
+    };
+    drop(charge);
+    Ok(body::answer(StatusCode::OK, id, (outcome, None)))
+}
+
+/// The sink of a request that is not a client's.
+struct NoSink;
+
+impl NotificationSink for NoSink {
+    fn notify(&self, _: Notification) {}
+
+    fn back_channel(&self) -> Option<Arc<dyn Channel>> {
+        None
+    }
+
+    fn connection_state(&self) -> Option<&ConnectionState> {
+        None
+    }
+}
+
+/// Passes a notification to the responder. Cancels are dropped: they are matched within a session only.
+fn notified(
+    state: &ServiceState,
+    head: &Parts,
+    dialect: &'static Dialect,
+    notification: &Notification,
+) {
+    let handled = [
+        CancelledNotification::NAME,
+        InitializedNotification::NAME,
+        ProgressNotification::NAME,
+    ];
+    if !handled.contains(&&*notification.method) {
+        let session = era::Session::without_handshake(dialect, LegacyFeatures::default());
+        state.notified(head, notification, session.caller().clone());
     }
 }
 
@@ -108,8 +179,12 @@ impl StatelessBatch {
         // Tasks, so that each is polled only when it is woken itself.
         let mut running = JoinSet::new();
         for part in parts {
-            if let Ok(Message::Request(raw)) = part {
-                running.spawn(self.answer_one(raw));
+            match part {
+                Ok(Message::Request(raw)) => drop(running.spawn(self.answer_one(raw))),
+                Ok(Message::Notification(notification)) => {
+                    notified(&self.state, &self.head, self.dialect, &notification);
+                }
+                Ok(Message::Response(_)) | Err(_) => {}
             }
         }
         while let Some(answered) = running.join_next().await {
@@ -192,12 +267,11 @@ fn admit(
     dialect: &'static Dialect,
     raw: RawRequest,
 ) -> Result<RequestAction, Refused> {
-    let mut features = state.legacy_features;
-    features.subscriptions = false;
     if raw.method == INITIALIZE {
-        return era::admit_before_initialize(&raw, &state.served, features)
-            .map(|(_, action)| action);
+        return era::admit_before_initialize(&raw, &state.served).map(|(_, action)| action);
     }
+    // Subscriptions require a session, and `logging/setLevel` is answered elsewhere.
+    let features = LegacyFeatures::default();
     era::Session::without_handshake(dialect, features).admit(raw, &state.served)
 }
 

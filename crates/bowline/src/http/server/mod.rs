@@ -47,9 +47,9 @@ use std::time::Duration;
 
 use ::http::request::Parts;
 use ::http::{Method, Request, Response, StatusCode, Version};
-use bowline_core::era::{CallerCache, Dialects, LegacyFeatures};
+use bowline_core::era::{CallerCache, Dialects};
 use bowline_core::http::admission::{AdmittedHead, AdmittedPost, HttpRejection, admit, admit_head};
-pub use bowline_core::http::admission::{MethodCatalog, is_preflight};
+pub use bowline_core::http::admission::{AnyMethod, MethodCatalog, is_preflight};
 pub use bowline_core::http::headers::ParamHeaders;
 use bowline_core::http::media::AcceptedTypes;
 use bowline_core::http::paths::EndpointPaths;
@@ -61,7 +61,8 @@ use http_body::Body;
 use tokio::time::Instant;
 
 use super::legacy::{self, Legacy};
-use crate::exchange::{BoxFuture, Principal, Responder};
+use crate::callback::catch_panic;
+use crate::exchange::{BoxFuture, Caller, Notification, NotifiedContext, Principal, Responder};
 use crate::limits::{Account, Charge, ChargeKind, LimitReached, Limits, Usage};
 use crate::shutdown::Shutdown;
 
@@ -103,8 +104,6 @@ pub(crate) struct ServiceState {
     /// The server's `Implementation`, encoded.
     pub(crate) identity: Json,
     pub(crate) served: Dialects,
-    /// The capabilities whose methods the `DuplexAdmission` of a legacy wire handles itself.
-    pub(crate) legacy_features: LegacyFeatures,
     /// Accounts for the memory held for all peers.
     pub(crate) account: Arc<Account>,
     pub(crate) shutdown: Shutdown,
@@ -123,6 +122,27 @@ pub(crate) struct ServiceState {
 impl HttpService {
     /// Creates a service from a responder, its catalog and its `serverInfo`. [`Server::http`](crate::Server::http)
     /// creates one from a server.
+    ///
+    /// Legacy clients can use `logging/setLevel` and `resources/subscribe` if the responder declares the capabilities in
+    /// its result of `server/discover`: the first is answered here and becomes the log level of the
+    /// [caller](crate::exchange::Request::caller); for the second the responder gets `subscriptions/listen`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::exchange::{Outcome, Request};
+    /// use bowline::http::HttpService;
+    /// use bowline::http::server::AnyMethod;
+    /// use bowline::types::Implementation;
+    /// use bowline::{Context, Json};
+    ///
+    /// /// Answers every request with an empty result.
+    /// async fn empty(_: Request, _: Context) -> Outcome {
+    ///     Ok(Json::empty_object())
+    /// }
+    ///
+    /// let service = HttpService::new(empty, AnyMethod, &Implementation::new("empty", "1.0.0"));
+    /// ```
     pub fn new(
         responder: impl Responder,
         catalog: impl MethodCatalog + Send + Sync + 'static,
@@ -133,7 +153,6 @@ impl HttpService {
             catalog: Arc::new(catalog),
             identity: Json::encode(identity).unwrap_or_else(|_| Json::empty_object()),
             served: Dialects::all(),
-            legacy_features: LegacyFeatures::default(),
             account: Account::total(Limits::default()),
             shutdown: Shutdown::default(),
             caller_cache: Arc::default(),
@@ -383,12 +402,23 @@ impl ServiceState {
                 let running = RunningRequest::new(self, id, request, seal, Arc::new(head), charge);
                 Ok(ResponseFuture::Running(running.respond(accepts)))
             }
-            // Accepted and ignored: no modern notification over HTTP refers to another request.
-            AdmittedPost::Notification(_) => {
+            AdmittedPost::Notification(notification) => {
+                if let Some(caller) = self.caller_cache.notifier(&notification, &self.served) {
+                    self.notified(&head, &notification, caller);
+                }
                 Ok(ResponseFuture::Ready(body::empty(StatusCode::ACCEPTED)))
             }
             AdmittedPost::Legacy(post) => legacy::answer(self, head, accepts, body, post, charge),
         }
+    }
+
+    /// Passes a notification that belongs to no connection to the responder.
+    pub(crate) fn notified(&self, head: &Parts, notification: &Notification, caller: Arc<Caller>) {
+        let principal = head.extensions.get::<Principal>().cloned();
+        let cx = NotifiedContext::new(caller).with_principal(principal.unwrap_or_default());
+        catch_panic("a notification", || {
+            self.responder.notified(notification, &cx);
+        });
     }
 
     /// Charges a request for its head; the body is charged as it is read.

@@ -192,7 +192,7 @@ impl RunningRequest {
                 self.running = None;
                 self.outcome = Some(outcome);
             } else if self.poll_shutdown(cx).is_ready() {
-                self.stop();
+                self.stop("shutting down");
                 let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "shutting down");
                 self.outcome = Some(Err(error));
             }
@@ -270,13 +270,14 @@ impl RunningRequest {
     }
 
     /// Drops the handler; with `CancelMode::Signal`, signals it and lets it finish in a task instead.
-    fn stop(&mut self) {
+    fn stop(&mut self, reason: &str) {
         self.sink.notifications.close();
         let Some(running) = self.running.take() else {
             return;
         };
+        // Cancels before it reads the mode; see `Context::set_cancel_mode`.
+        running.control().cancel_with_reason(reason);
         if running.control().cancel_mode() == CancelMode::Signal {
-            running.control().cancel();
             self.spawn_rest(async move { drop(running.await) });
         }
     }
@@ -284,7 +285,7 @@ impl RunningRequest {
     /// Handles the disconnect of the client.
     fn on_disconnect(&mut self) {
         if self.form.dialect.http.disconnect_cancels {
-            return self.stop();
+            return self.stop("the response stream was closed");
         }
         self.sink.notifications.close();
         // A disconnect does not cancel in the legacy era: a handler that was polled may run on, up to the limit.

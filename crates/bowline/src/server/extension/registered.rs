@@ -113,19 +113,27 @@ impl ServerDefinition {
         extensions.find(|extension| extension.method(method).is_some())
     }
 
-    /// Adds the extensions that a legacy request declares in its own way to the capabilities of its caller, where those
-    /// of a modern caller are: all further checks look there.
+    /// Makes the extensions that a legacy request declares in its own way those in the capabilities of its caller, where
+    /// those of a modern caller are: all further checks look there. What a legacy caller declared there when it connected
+    /// does not count: its version has no extensions, and a bridge passes on what the client behind it declared.
     pub(in crate::server) fn declare_legacy_extensions(&self, request: &mut Request) {
         if request.caller.dialect.is_modern() {
             return;
         }
         for registered in &self.extensions {
-            if registered.is_available_in(request.caller.dialect)
-                && registered.extension.is_declared_by_legacy(request)
-            {
-                let caller = Arc::make_mut(&mut request.caller);
-                let declared = caller.capabilities.extensions.get_or_insert_default();
+            if !registered.is_available_in(request.caller.dialect) {
+                continue;
+            }
+            let is_declared = registered.extension.is_declared_by_legacy(request);
+            if is_declared == registered.check_declared(&request.caller).is_ok() {
+                continue;
+            }
+            let caller = Arc::make_mut(&mut request.caller);
+            let declared = caller.capabilities.extensions.get_or_insert_default();
+            if is_declared {
                 declared.insert(registered.id.clone(), CapabilitySettings::default());
+            } else {
+                declared.remove(&registered.id);
             }
         }
     }

@@ -93,7 +93,7 @@ impl SubscriptionNotifier {
         match self.with_meta(&params) {
             Some(params) => {
                 let notification = Notification::new(method, Some(params));
-                self.cx.send_notification(notification);
+                self.cx.send(notification);
             }
             None => tracing::warn!(%method, "the params of a notification must be an object"),
         }

@@ -3,6 +3,7 @@
 mod cancellation;
 mod limits;
 mod paths;
+mod raw_responder;
 mod serving_modes;
 mod sessions;
 mod streams;

@@ -195,7 +195,7 @@ impl EngineWire for HttpSseWire {
             match ready!(self.incoming.poll_recv(cx)) {
                 Some(delivery) if delivery.is_wanted() => {
                     self.forget(&delivery);
-                    return Poll::Ready(delivery.event);
+                    return Poll::Ready(delivery.into_event());
                 }
                 Some(_) => {}
                 None => return Poll::Ready(Received::End.into()),

@@ -224,7 +224,8 @@ impl RequestTask {
         let mut answer = match message {
             Message::Response(answer) if self.is_ours(answer.id.as_ref()) => answer,
             other => {
-                self.state.deliver(Received::Message(other)).await;
+                let within = self.state.deliver_within(other, &self.id, &self.abandoned);
+                within.await;
                 return Delivered::Other;
             }
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bowline_core::era::{Dialect, VersionHeader};
 use bowline_core::http::headers::PROTOCOL_VERSION;
 use bowline_core::http::legacy::{LAST_EVENT_ID, SESSION_ID};
-use bowline_core::{Response as Answer, shortened};
+use bowline_core::{Message, Response as Answer, shortened};
 use bowline_types::{InitializeResult, RequestId};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
@@ -25,7 +25,7 @@ use crate::http::client::send::SendState;
 use crate::http::client::{
     Endpoint, OutgoingRequest, RefusalPolicy, message_headers, stream_headers,
 };
-use crate::wire::WireEvent;
+use crate::wire::{Received, WireEvent};
 use crate::{Error, Result};
 
 /// The shared state of one legacy wire.
@@ -39,7 +39,9 @@ pub(crate) struct WireState {
 
 /// A queued item for the engine.
 pub(super) struct Delivery {
-    pub(super) event: WireEvent,
+    event: WireEvent,
+    /// The request on whose stream a message arrived, and its flag.
+    within: Option<(RequestId, AbandonedFlag)>,
     /// The flag of the request that this belongs to; items of a dropped request are skipped.
     abandoned: Option<AbandonedFlag>,
     /// The request that is over once the engine receives this.
@@ -51,8 +53,31 @@ impl Delivery {
     pub(super) fn new(event: impl Into<WireEvent>) -> Self {
         Self {
             event: event.into(),
+            within: None,
             abandoned: None,
             settles: None,
+        }
+    }
+
+    /// A message from the stream of the request `id`. It is not skipped if that request was dropped: the server may
+    /// wait for an answer.
+    fn within(message: Message, id: RequestId, abandoned: &AbandonedFlag) -> Self {
+        Self {
+            within: Some((id, abandoned.clone())),
+            ..Self::new(Received::Message(message))
+        }
+    }
+
+    /// Returns the event for the engine.
+    pub(super) fn into_event(self) -> WireEvent {
+        match (self.event, self.within) {
+            // The id of a dropped request may belong to another one.
+            (WireEvent::Received(Received::Message(message)), Some((request, abandoned)))
+                if !abandoned.is_set() =>
+            {
+                WireEvent::ReceivedWithin { request, message }
+            }
+            (event, _) => event,
         }
     }
 
@@ -275,6 +300,17 @@ impl WireState {
     /// Sends an item to the engine.
     pub(super) async fn deliver(&self, event: impl Into<WireEvent>) {
         self.send(Delivery::new(event)).await;
+    }
+
+    /// Sends a message from the stream of the request `id` to the engine.
+    pub(super) async fn deliver_within(
+        &self,
+        message: Message,
+        id: &RequestId,
+        abandoned: &AbandonedFlag,
+    ) {
+        self.send(Delivery::within(message, id.clone(), abandoned))
+            .await;
     }
 
     /// Sends an item of a request to the engine, which skips it if the request was dropped by then.
