@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::credentials::{AuthMethod, Registration};
 use super::jwt::SigningKey;
 use super::scopes::Scopes;
 use super::{Result, Secret};
@@ -70,6 +71,30 @@ impl RegisteredClient {
     pub fn key(mut self, key: SigningKey) -> Self {
         self.credential = ClientCredential::Key(Arc::new(key));
         self
+    }
+
+    /// Returns the client as it is registered at a token endpoint without metadata.
+    pub(crate) fn registration(&self) -> Registration {
+        let (secret, method) = match &self.credential {
+            ClientCredential::None => (None, AuthMethod::None),
+            ClientCredential::Secret(secret) => (Some(secret.clone()), AuthMethod::Basic),
+            ClientCredential::Key(_) => (None, AuthMethod::PrivateKeyJwt),
+        };
+        Registration {
+            client_id: self.id.clone(),
+            secret,
+            method,
+            redirect_uri: None,
+            expires_at: None,
+        }
+    }
+
+    /// Returns the key that signs its client assertions.
+    pub(crate) fn signing_key(&self) -> Option<&SigningKey> {
+        match &self.credential {
+            ClientCredential::Key(key) => Some(key),
+            ClientCredential::None | ClientCredential::Secret(_) => None,
+        }
     }
 }
 
@@ -179,10 +204,7 @@ impl Application {
     /// Returns the key that signs client assertions for this client id.
     pub(crate) fn key(&self, client_id: &str) -> Option<&SigningKey> {
         if let Some(client) = self.client.as_ref().filter(|client| client.id == client_id) {
-            return match &client.credential {
-                ClientCredential::Key(key) => Some(key),
-                ClientCredential::None | ClientCredential::Secret(_) => None,
-            };
+            return client.signing_key();
         }
         let is_described = self.metadata_url.as_deref() == Some(client_id);
         self.metadata_key.as_deref().filter(|_| is_described)

@@ -31,6 +31,7 @@
 //! | the client's own credentials | [`OAuth::client`] and [`OAuth::client_credentials`] |
 //! | a workload identity: a JWT from the platform | [`OAuth::client`] and [`OAuth::workload`] |
 //! | a company's identity provider, on behalf of a user | [`OAuth::client`] and [`OAuth::enterprise`] |
+//! | the access token of a user of this server, which calls another one | [`TokenExchange`] |
 //!
 //! For a client that is already registered, set [`OAuth::client`] with its issuer; its credentials are sent to that
 //! issuer only. For a client ID metadata document, set [`OAuth::client_metadata`]. Otherwise the client registers
@@ -104,6 +105,11 @@ pub use store::{FileStore, MemoryStore, SaveOutcome, TokenStore};
 mod stored_credentials;
 
 mod time_and_randomness;
+
+mod token_endpoint;
+
+mod token_exchange;
+pub use token_exchange::{SubjectToken, TokenExchange, TokenExchangeAuthorizer};
 
 mod user_agent;
 pub use user_agent::{AppError, AuthorizationPrompt, EmbeddedBrowser, UserAgent};

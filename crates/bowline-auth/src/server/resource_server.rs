@@ -11,7 +11,7 @@ use bowline::{MemoryOnceStore, OnceOutcome, OnceStore, Result};
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response};
+use http::{Extensions, HeaderValue, Method, Request, Response};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -22,7 +22,7 @@ use super::dpop::{self, DPOP, DPOP_NONCE, ProofExpectation};
 use super::metadata::{self, ResourceIdentifier, ResourceInfo};
 use super::nonce::NonceIssuer;
 use super::proof_quota::ProofQuota;
-use super::{TokenVerifier, VerifyError};
+use super::{AccessToken, TokenVerifier, VerifyError};
 
 /// A tower layer that admits requests with a valid access token for this server. Cheap to clone; clones share state.
 ///
@@ -76,8 +76,12 @@ struct ResourceServerState {
     /// The path prefix that an outer router removed.
     path_prefix: String,
     nonces: Option<NonceIssuer>,
+    /// Adds the token of an admitted request to its extensions.
+    keep_token: Option<Arc<KeepTokenFn>>,
     clock: Arc<dyn Fn() -> SystemTime + Send + Sync>,
 }
+
+type KeepTokenFn = dyn Fn(&AccessToken, &mut Extensions) + Send + Sync;
 
 impl ResourceServer {
     /// Creates a layer for the server at the URL `resource`, with tokens from `issuer` that `verifier` verifies.
@@ -107,6 +111,7 @@ impl ResourceServer {
             proof_quota: Arc::new(ProofQuota::new(MAX_PROOFS_PER_KEY)),
             path_prefix: String::new(),
             nonces: None,
+            keep_token: None,
             clock: Arc::new(SystemTime::now),
             resource,
         };
@@ -230,6 +235,35 @@ impl ResourceServer {
         self.with_state(|state| state.clock = Arc::new(clock))
     }
 
+    /// Adds what `keep` returns for the token of an admitted request to the extensions of the HTTP request. By default
+    /// no handler sees the token.
+    ///
+    /// For a server that exchanges the token for another ([`TokenExchange`](crate::client::TokenExchange)), to call
+    /// other servers on behalf of the user. To send them the token itself would let them use it here.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline_auth::client::Secret;
+    /// use bowline_auth::server::ResourceServer;
+    ///
+    /// fn with_token(guard: ResourceServer) -> ResourceServer {
+    ///     // In a handler: `cx.extensions().get::<http::request::Parts>()?.extensions.get::<Secret>()`
+    ///     guard.keep_token(|token| Secret::new(token.as_str()))
+    /// }
+    /// ```
+    pub fn keep_token<T: Clone + Send + Sync + 'static>(
+        self,
+        keep: impl Fn(&AccessToken) -> T + Send + Sync + 'static,
+    ) -> Self {
+        self.with_state(|state| {
+            let keep = move |token: &AccessToken, extensions: &mut Extensions| {
+                extensions.insert(keep(token));
+            };
+            state.keep_token = Some(Arc::new(keep));
+        })
+    }
+
     /// Returns the path of the protected resource metadata, for routers that must route it to the layer.
     #[must_use]
     pub fn metadata_path(&self) -> String {
@@ -337,6 +371,9 @@ impl ResourceServerState {
         let principal = claims.principal(scopes);
         let principal: Principal = principal.map_err(|error| denial_reason(scheme, error))?;
         head.extensions.insert(self.with_expiry(principal, &claims));
+        if let Some(keep) = &self.keep_token {
+            keep(&credential.token, &mut head.extensions);
+        }
         // A handler that passed the token on would let others use it here.
         head.headers.remove(AUTHORIZATION);
         head.headers.remove(DPOP);

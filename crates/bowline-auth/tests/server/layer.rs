@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bowline::types::CallToolResult;
 use bowline::{Server, Tool};
 use bowline_auth::server::JwtVerifier;
 use http::{Request, StatusCode};
 use http_body_util::Full;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::support::*;
@@ -24,6 +25,34 @@ async fn a_valid_token_is_admitted_and_removed_from_the_request() {
     assert_eq!(result["scopes"], json!(["use"]));
     assert_eq!(result["claims"]["email"], "ada@example");
     assert_eq!(result["saw_token"], false);
+}
+
+#[tokio::test]
+async fn a_handler_sees_what_the_layer_keeps_of_a_verified_token() {
+    #[derive(Clone)]
+    struct Kept(String);
+    let mut env = TestEnv::new();
+    let object = json!({"type": "object"});
+    let kept = Tool::raw("kept", object, async |_, cx| {
+        let head = cx.extensions().get::<http::request::Parts>();
+        let kept = head.and_then(|head| head.extensions.get::<Kept>());
+        let has_header = head.is_some_and(|head| head.headers.contains_key("authorization"));
+        let kept = kept.map(|kept| kept.0.clone());
+        Ok(CallToolResult::text(format!("{kept:?} {has_header}")))
+    });
+    env.server = Server::new("guarded", "1.0.0").tool(kept);
+    let token = env.signer.sign(&claims());
+    let call = || with_bearer(call("kept"), &token);
+
+    let unkept = json(send_request(&env.service(), call()).await).await;
+    env.guard = env
+        .guard
+        .keep_token(|token| Kept(format!("kept {}", token.as_str())));
+    let kept = json(send_request(&env.service(), call()).await).await;
+
+    let text = |response: &Value| response["result"]["content"][0]["text"].clone();
+    assert_eq!(text(&unkept), "None false");
+    assert_eq!(text(&kept), format!("Some(\"kept {token}\") false"));
 }
 
 #[tokio::test]

@@ -45,6 +45,7 @@ use super::dpop::ProofKey;
 use super::metadata::{ResourceMetadata, ServerMetadata};
 use super::scopes::Scopes;
 use super::time_and_randomness::TimeAndRandomness;
+use super::token_endpoint::parse_error_response;
 use super::{Error, Result, Secret};
 
 /// The next action of a flow. It contains secrets, so it does not implement `Debug`.
@@ -250,7 +251,7 @@ impl Flow {
                 self.handle_token_response(request, response, fresh)
             }
             FlowState::Revoking if response.status().is_success() => Ok(FlowStep::Done),
-            FlowState::Revoking => Err(token::parse_error_response(response)),
+            FlowState::Revoking => Err(parse_error_response(response)),
             FlowState::Idle | FlowState::AwaitingRedirect(_) | FlowState::AwaitingAssertion => {
                 Err(Error::misuse("the flow is not waiting for a response"))
             }
@@ -578,7 +579,11 @@ fn get(url: &Url) -> Result<Request<Bytes>> {
     request(url, Request::get(url.as_str()), Bytes::new())
 }
 
-fn request(url: &Url, builder: http::request::Builder, body: Bytes) -> Result<Request<Bytes>> {
+pub(crate) fn request(
+    url: &Url,
+    builder: http::request::Builder,
+    body: Bytes,
+) -> Result<Request<Bytes>> {
     builder
         .header(header::ACCEPT, "application/json")
         .body(body)

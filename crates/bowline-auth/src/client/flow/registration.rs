@@ -6,11 +6,12 @@ use http::{Request, Response, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Flow, FlowState, FlowStep, request, token};
+use super::{Flow, FlowState, FlowStep, request};
 use crate::client::application::ClientCredential;
 use crate::client::credentials::{AuthMethod, Registration};
 use crate::client::metadata::ServerMetadata;
 use crate::client::time_and_randomness::TimeAndRandomness;
+use crate::client::token_endpoint::parse_error_response;
 use crate::client::{Error, Result, Secret};
 
 impl Flow {
@@ -138,7 +139,7 @@ impl Flow {
         }
 
         if !response.status().is_success() {
-            return Err(token::parse_error_response(response));
+            return Err(parse_error_response(response));
         }
         let parsed: RegistrationResponse = serde_json::from_slice(response.body())
             .map_err(|_| Error::protocol("failed to parse the registration response"))?;

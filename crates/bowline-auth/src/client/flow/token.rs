@@ -1,19 +1,14 @@
 //! Token requests and responses: authorization code, refresh token, client credentials, assertions and revocation.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::{HeaderName, Method, Request, Response, header};
-use serde::Deserialize;
-use serde_json::{Value, json};
-use url::form_urlencoded;
+use http::{HeaderName, Method, Response};
 
-use super::{Flow, FlowState, FlowStep, request};
-use crate::client::application::{ClientCredential, Grant};
-use crate::client::credentials::{AuthMethod, Registration, TokenKind, Tokens};
+use super::{Flow, FlowState, FlowStep};
+use crate::client::application::Grant;
+use crate::client::credentials::{TokenKind, Tokens};
 use crate::client::dpop::ProofTarget;
-use crate::client::jwt::SigningKey;
 use crate::client::time_and_randomness::TimeAndRandomness;
+use crate::client::token_endpoint::{AuthenticatedClient, TokenResponse, parse_error_response};
 use crate::client::{Error, Result, Secret};
 
 /// A token request, kept until its response: a `use_dpop_nonce` error repeats it.
@@ -112,24 +107,8 @@ impl Flow {
         // Not checked by the address policy: the application configured the URL, not a server.
         let endpoint = url::Url::parse(&provider.token_endpoint)
             .map_err(|_| Error::misuse("the identity provider's token endpoint is not a URL"))?;
-        let client = Registration {
-            client_id: provider.client.id.clone(),
-            secret: match &provider.client.credential {
-                ClientCredential::Secret(secret) => Some(secret.clone()),
-                ClientCredential::None | ClientCredential::Key(_) => None,
-            },
-            method: match &provider.client.credential {
-                ClientCredential::None => AuthMethod::None,
-                ClientCredential::Secret(_) => AuthMethod::Basic,
-                ClientCredential::Key(_) => AuthMethod::PrivateKeyJwt,
-            },
-            redirect_uri: None,
-            expires_at: None,
-        };
-        let key = match &provider.client.credential {
-            ClientCredential::Key(key) => Some(&**key),
-            ClientCredential::None | ClientCredential::Secret(_) => None,
-        };
+        let client = provider.client.registration();
+        let key = provider.client.signing_key();
         let audience = endpoint.as_str();
         let client = AuthenticatedClient {
             client: &client,
@@ -246,7 +225,7 @@ impl Flow {
         let reused = old
             .filter(|_| request.is_refresh())
             .and_then(|old| old.refresh.clone());
-        let lifetime = parsed.expires_in.as_ref().and_then(seconds);
+        let lifetime = parsed.lifetime();
         Ok(Tokens {
             issuer: self.server()?.issuer.clone(),
             client: self.client()?.clone(),
@@ -276,81 +255,6 @@ impl Flow {
     }
 }
 
-/// The client authentication of a form request.
-struct AuthenticatedClient<'a> {
-    client: &'a Registration,
-    key: Option<&'a SigningKey>,
-    /// The `aud` of client assertions.
-    audience: &'a str,
-}
-
-impl AuthenticatedClient<'_> {
-    fn form_request(
-        &self,
-        endpoint: &url::Url,
-        mut form: Vec<(&'static str, String)>,
-        proof: Option<String>,
-        fresh: &TimeAndRandomness,
-    ) -> Result<Request<Bytes>> {
-        let mut builder = Request::post(endpoint.as_str())
-            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
-        let Registration {
-            client_id, secret, ..
-        } = self.client;
-        match (self.client.method, secret) {
-            (AuthMethod::Basic, Some(secret)) => {
-                let pair = format!(
-                    "{}:{}",
-                    form_encoded(client_id),
-                    form_encoded(secret.expose())
-                );
-                let basic = format!("Basic {}", STANDARD.encode(pair));
-                builder = builder.header(header::AUTHORIZATION, basic);
-            }
-            (AuthMethod::Post, Some(secret)) => {
-                form.push(("client_id", client_id.clone()));
-                form.push(("client_secret", secret.expose().to_owned()));
-            }
-            (AuthMethod::PrivateKeyJwt, _) => {
-                form.push(("client_id", client_id.clone()));
-                form.push(("client_assertion_type", ASSERTION_TYPE.to_owned()));
-                form.push(("client_assertion", self.client_assertion(fresh)?));
-            }
-            (AuthMethod::None, _) => form.push(("client_id", client_id.clone())),
-            (AuthMethod::Basic | AuthMethod::Post, None) => {
-                return Err(Error::protocol(
-                    "the client must authenticate with a secret, but has none",
-                ));
-            }
-        }
-        if let Some(proof) = proof {
-            builder = builder.header("dpop", proof);
-        }
-        let mut body = form_urlencoded::Serializer::new(String::new());
-        body.extend_pairs(form);
-        request(endpoint, builder, body.finish().into())
-    }
-
-    /// Creates a client assertion (RFC 7523).
-    fn client_assertion(&self, fresh: &TimeAndRandomness) -> Result<String> {
-        let Some(key) = self.key else {
-            return Err(Error::misuse(
-                "the client must authenticate with `private_key_jwt`, but has no key",
-            ));
-        };
-        let client_id = &self.client.client_id;
-        let claims = json!({
-            "iss": client_id,
-            "sub": client_id,
-            "aud": self.audience,
-            "jti": fresh.second_random_token(),
-            "iat": fresh.seconds(),
-            "exp": fresh.seconds() + ASSERTION_LIFETIME,
-        });
-        key.sign(json!({"typ": "JWT"}), &claims)
-    }
-}
-
 /// Parses the ID-JAG in an identity provider's response.
 pub(super) fn parse_id_jag(response: &Response<Bytes>) -> Result<Secret> {
     if !response.status().is_success() {
@@ -359,63 +263,9 @@ pub(super) fn parse_id_jag(response: &Response<Bytes>) -> Result<Secret> {
     Ok(TokenResponse::read(response)?.access_token)
 }
 
-/// Parses an OAuth error response.
-pub(super) fn parse_error_response(response: &Response<Bytes>) -> Error {
-    #[derive(Deserialize)]
-    struct ErrorResponse {
-        error: String,
-        error_description: Option<String>,
-    }
-
-    match serde_json::from_slice(response.body()) {
-        Ok(ErrorResponse {
-            error,
-            error_description,
-        }) => Error::denied(&error, error_description.as_deref()),
-        Err(_) if response.status().is_server_error() => Error::Unavailable {
-            what: "the authorization server",
-            status: response.status().as_u16(),
-        },
-        Err(_) => Error::protocol(format!(
-            "the authorization server responded with status {}",
-            response.status()
-        )),
-    }
-}
-
-#[derive(Deserialize)]
-struct TokenResponse {
-    access_token: Secret,
-    token_type: String,
-    /// A number, which some servers send as a string.
-    expires_in: Option<Value>,
-    refresh_token: Option<Secret>,
-}
-
-impl TokenResponse {
-    fn read(response: &Response<Bytes>) -> Result<Self> {
-        serde_json::from_slice(response.body())
-            .map_err(|_| Error::protocol("failed to parse the token response"))
-    }
-}
-
-fn seconds(value: &Value) -> Option<u64> {
-    match value {
-        Value::String(text) => text.parse().ok(),
-        other => other.as_u64(),
-    }
-}
-
-fn form_encoded(text: &str) -> String {
-    form_urlencoded::byte_serialize(text.as_bytes()).collect()
-}
-
 /// The response header with the nonce for the next DPoP proof.
 pub(crate) const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 /// The grant type of a JWT assertion (RFC 7523).
 pub(super) const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
-const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 /// The maximum time between the refresh and the expiry of a token, in seconds.
 const MAX_REFRESH_HEAD_START: u64 = 30;
-/// The lifetime of a client assertion, in seconds.
-const ASSERTION_LIFETIME: u64 = 120;
