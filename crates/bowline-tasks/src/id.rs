@@ -46,11 +46,20 @@ impl TaskId {
     pub const fn as_bytes(&self) -> &[u8; TASK_ID_LEN] {
         &self.0
     }
+
+    /// Returns the text, which is ASCII.
+    pub(crate) fn to_text(self) -> [u8; TASK_ID_CHARS] {
+        let mut text = [0; TASK_ID_CHARS];
+        let written = BASE64_URL_SAFE_NO_PAD.encode_slice(self.0, &mut text);
+        // Cannot fail: three bytes are four characters.
+        debug_assert_eq!(written, Ok(TASK_ID_CHARS));
+        text
+    }
 }
 
 impl fmt::Display for TaskId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&BASE64_URL_SAFE_NO_PAD.encode(self.0))
+        f.write_str(std::str::from_utf8(&self.to_text()).map_err(|_| fmt::Error)?)
     }
 }
 
@@ -129,6 +138,7 @@ fn random_bytes<const N: usize>() -> Result<[u8; N], StoreError> {
 }
 
 const TASK_ID_LEN: usize = 18;
+const TASK_ID_CHARS: usize = TASK_ID_LEN / 3 * 4;
 const REPLICA_ID_LEN: usize = 16;
 
 #[cfg(test)]

@@ -50,6 +50,8 @@ pub mod client;
 #[doc(inline)]
 pub use client::{TaskCall, TaskClient, TaskHandle, TaskInfo};
 
+mod encode;
+
 mod id;
 pub use id::{InvalidTaskId, ReplicaId, TaskId};
 

@@ -66,12 +66,6 @@ impl Task {
     pub fn poll_interval(&self) -> Option<Duration> {
         self.poll_interval_ms.map(Duration::from_millis)
     }
-
-    /// Returns the `CreateTaskResult`, the result of a call that became this task.
-    pub(crate) fn to_create_result(&self) -> Result<Json, serde_json::Error> {
-        let result_type = Json::from_static(r#""task""#);
-        with_members(Json::encode(self)?, [("resultType", &result_type)])
-    }
 }
 
 impl From<&TaskRecord> for Task {
@@ -144,28 +138,6 @@ impl DetailedTask {
             result: details.result,
             error: details.error,
         })
-    }
-
-    /// Encodes the task for `tasks/get` and `notifications/tasks`.
-    pub(crate) fn to_json(&self) -> Result<Json, serde_json::Error> {
-        let task = Json::encode(&self.task)?;
-        match self.task.status {
-            TaskStatus::Working | TaskStatus::Cancelled => Ok(task),
-            TaskStatus::InputRequired => {
-                let requests = self.input_requests.iter();
-                let requests = Json::object(requests.map(|(key, request)| (&**key, request)));
-                with_members(task, [("inputRequests", &requests)])
-            }
-            TaskStatus::Completed => {
-                let result = self.result.clone().unwrap_or_else(Json::empty_object);
-                with_members(task, [("result", &result)])
-            }
-            TaskStatus::Failed => {
-                let error = self.error.as_ref().map(Json::encode).transpose()?;
-                let error = error.unwrap_or_else(Json::empty_object);
-                with_members(task, [("error", &error)])
-            }
-        }
     }
 }
 
@@ -260,18 +232,6 @@ fn millis<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::
 
 fn whole_millis(duration: Duration) -> u64 {
     Timestamp::default().after(duration).as_millis()
-}
-
-fn with_members<'a, const N: usize>(
-    object: Json,
-    members: [(&'a str, &'a Json); N],
-) -> Result<Json, serde_json::Error> {
-    let writer = object.into_writer();
-    let mut writer = writer.ok_or_else(|| serde_json::Error::custom("expected an object"))?;
-    for (name, value) in members {
-        writer.add(name, value);
-    }
-    Ok(writer.close())
 }
 
 #[cfg(test)]

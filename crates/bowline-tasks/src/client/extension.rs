@@ -127,16 +127,17 @@ impl ClientExtension for TaskClient {
         };
         let params = Json::clone(&cx.request().params);
         let task = Arc::new(Task::new(cx.client().clone(), id, params));
-        let guard = CancelGuard {
-            task: task.clone(),
-            cx: cx.clone(),
+        let guard = CancelGuard { task, cx };
+        let created = match created {
+            Ok(created) => guard.task.observe(created),
+            Err(error) => return Box::pin(ready(Err(error))),
         };
         let settings = self.settings();
         Box::pin(async move {
-            let _guard = guard;
+            let guard = guard;
             // Here, so that it is not moved: it is large.
-            let mut waiter = Waiter::new(task, cx, settings);
-            waiter.run_from(created?).await
+            let mut waiter = Waiter::new(&guard.task, &guard.cx, settings);
+            waiter.run_from(&created).await
         })
     }
 }

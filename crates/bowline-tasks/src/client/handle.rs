@@ -140,7 +140,8 @@ impl TaskHandle {
         task.settings()?;
         match task.get().await {
             Ok(reply) => {
-                TaskInfo::decode_result(reply.json(), &task.id).map(|info| task.observe(info))
+                let info = TaskInfo::decode_result(reply.json(), &task.id)?;
+                Ok(Arc::unwrap_or_clone(task.observe(info)))
             }
             Err(error) => Err(unknown_task(task, error)),
         }

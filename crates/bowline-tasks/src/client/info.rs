@@ -1,13 +1,15 @@
 //! [`TaskInfo`], what a server sent about a task, checked and bounded: a server is not trusted.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bowline::{Error, Result};
 use bowline_types::{ErrorCode, Json, RpcError};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::value::RawValue;
 
+use super::lenient::{Number, Text};
 use super::protocol;
 use crate::store::TaskStatus;
 
@@ -65,11 +67,11 @@ impl TaskInfo {
     ///
     /// [`Error::Protocol`] if it is not a task.
     pub(super) fn decode(task: &Json) -> Result<Self> {
-        let task: RawTask = task.decode().map_err(|error| Error::Protocol {
+        let raw: RawTask<'_> = task.decode().map_err(|error| Error::Protocol {
             what: "failed to decode a task".into(),
             source: Some(error.into()),
         })?;
-        task.check()
+        raw.check(task)
     }
 
     /// Decodes the result of `tools/call` that is a new task. The id is returned even if another member is invalid, so
@@ -169,21 +171,32 @@ pub(super) fn check_id(id: &str) -> Result<(), &'static str> {
 /// A task as the server sent it. Members that a client can do without may have any type.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct RawTask {
-    task_id: String,
-    status: String,
-    status_message: Option<Value>,
-    created_at: Option<Value>,
-    last_updated_at: Option<Value>,
-    ttl_ms: Option<Value>,
-    poll_interval_ms: Option<Value>,
-    input_requests: Option<Json>,
-    result: Option<Json>,
-    error: Option<Json>,
+struct RawTask<'a> {
+    #[serde(borrow)]
+    task_id: Cow<'a, str>,
+    #[serde(borrow)]
+    status: Cow<'a, str>,
+    #[serde(default)]
+    status_message: Text<MAX_MESSAGE>,
+    #[serde(default)]
+    created_at: Text<MAX_PRINTED>,
+    #[serde(default)]
+    last_updated_at: Text<MAX_PRINTED>,
+    #[serde(default)]
+    ttl_ms: Number,
+    #[serde(default)]
+    poll_interval_ms: Number,
+    #[serde(borrow)]
+    input_requests: Option<&'a RawValue>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
 }
 
-impl RawTask {
-    fn check(self) -> Result<TaskInfo> {
+impl RawTask<'_> {
+    /// `task` is what this was decoded from, and the result is a slice of.
+    fn check(self, task: &Json) -> Result<TaskInfo> {
         check_id(&self.task_id).map_err(|why| protocol(format!("invalid task id: {why}")))?;
         let status = TaskStatus::from_name(&self.status).ok_or_else(|| {
             let status = printable(&self.status, MAX_PRINTED);
@@ -191,35 +204,28 @@ impl RawTask {
         })?;
         let is = |expected| status == expected;
         let input_requests = match self.input_requests {
-            Some(requests) if is(TaskStatus::InputRequired) => {
-                requests.decode().map_err(|error| Error::Protocol {
+            Some(requests) if is(TaskStatus::InputRequired) => serde_json::from_str(requests.get())
+                .map_err(|error| Error::Protocol {
                     what: "expected an object as `inputRequests` of a task".into(),
                     source: Some(error.into()),
-                })?
-            }
+                })?,
             _ => BTreeMap::new(),
         };
+        let result = self.result.filter(|_| is(TaskStatus::Completed));
         let error = self.error.filter(|_| is(TaskStatus::Failed));
         Ok(TaskInfo {
-            id: Some(self.task_id),
+            id: Some(self.task_id.into_owned()),
             status,
-            status_message: text(self.status_message, MAX_MESSAGE),
-            created_at: text(self.created_at, MAX_PRINTED),
-            last_updated_at: text(self.last_updated_at, MAX_PRINTED),
-            ttl: milliseconds(self.ttl_ms),
-            poll_interval: poll_interval(self.poll_interval_ms.as_ref()),
+            status_message: self.status_message.0,
+            created_at: self.created_at.0,
+            last_updated_at: self.last_updated_at.0,
+            ttl: milliseconds(self.ttl_ms.0),
+            poll_interval: poll_interval(self.poll_interval_ms.0),
             input_requests,
-            result: self.result.filter(|_| is(TaskStatus::Completed)),
-            error: error.and_then(|error| error.decode().ok()),
+            result: result.map(|result| task.part(result)),
+            error: error.and_then(|error| serde_json::from_str(error.get()).ok()),
         })
     }
-}
-
-/// Returns the text in a form that can be displayed; `None` if it is empty or not a text.
-fn text(value: Option<Value>, max: usize) -> Option<String> {
-    let value = value?;
-    let text = printable(value.as_str()?, max);
-    (!text.is_empty()).then_some(text)
 }
 
 /// Shortens a text to `max` characters and replaces control characters, which could change a terminal.
@@ -229,7 +235,10 @@ pub(super) fn printable(text: &str, max: usize) -> String {
         c if c.is_control() => char::REPLACEMENT_CHARACTER,
         c => c,
     };
-    if text.len() <= max && text.chars().all(|c| replace(c) == c) {
+    // By bytes and without an early exit, so that the compiler vectorizes it, for most texts.
+    let is_special = |byte: u8| !(b' '..=b'~').contains(&byte);
+    let bytes = text.as_bytes().iter();
+    if text.len() <= max && !bytes.fold(false, |found, byte| found | is_special(*byte)) {
         return text.to_owned();
     }
     let mut shortened: String = text.chars().take(max).map(replace).collect();
@@ -239,14 +248,13 @@ pub(super) fn printable(text: &str, max: usize) -> String {
     shortened
 }
 
-fn milliseconds(value: Option<Value>) -> Option<Duration> {
-    let value = value?.as_f64()?;
-    Duration::try_from_secs_f64(value / 1000.0).ok()
+fn milliseconds(value: Option<f64>) -> Option<Duration> {
+    Duration::try_from_secs_f64(value? / 1000.0).ok()
 }
 
 /// Bounds the interval: 0 must not become a busy loop, and a huge value must not wait for ever.
-fn poll_interval(value: Option<&Value>) -> Duration {
-    let Some(value) = value.and_then(Value::as_f64) else {
+fn poll_interval(value: Option<f64>) -> Duration {
+    let Some(value) = value else {
         return DEFAULT_POLL_INTERVAL;
     };
     let seconds = (value / 1000.0).clamp(
@@ -266,7 +274,7 @@ const MAX_PRINTED: usize = 100;
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

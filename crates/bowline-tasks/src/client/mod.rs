@@ -67,6 +67,8 @@ mod answers;
 
 mod backoff;
 
+mod lenient;
+
 mod listener;
 
 mod poller;

@@ -74,11 +74,13 @@ impl Poller {
     /// Safe: the state is kept.
     pub(super) async fn next(&mut self) -> Result<PollerEvent> {
         let Some(call) = &mut self.in_flight else {
+            let mut now = Instant::now();
             // A timer waits for its next tick, up to 1 ms, even if its time has come.
-            if self.due > Instant::now() {
+            if self.due > now {
                 sleep_until(self.due).await;
+                now = Instant::now();
             }
-            self.last_sent = Some(Instant::now());
+            self.last_sent = Some(now);
             let request = self.task.get().idle_timeout(self.timeout);
             self.in_flight = Some(Box::new(request.start()));
             return Ok(PollerEvent::Sent);

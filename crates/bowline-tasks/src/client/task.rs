@@ -32,7 +32,7 @@ pub(super) struct Task {
 enum TaskEnd {
     Running,
     /// The first settled state. A server that changes it later is not believed.
-    Settled(Box<TaskInfo>),
+    Settled(Arc<TaskInfo>),
     /// The server does not know the task any more.
     Unknown,
 }
@@ -100,13 +100,14 @@ impl Task {
     }
 
     /// Stores a state, and returns the current one: the first settled one is final.
-    pub(super) fn observe(&self, info: TaskInfo) -> TaskInfo {
+    pub(super) fn observe(&self, info: TaskInfo) -> Arc<TaskInfo> {
         let mut end = self.end.lock();
         if let TaskEnd::Settled(settled) = &*end {
-            return TaskInfo::clone(settled);
+            return settled.clone();
         }
+        let info = Arc::new(info);
         if info.is_settled() {
-            *end = TaskEnd::Settled(Box::new(info.clone()));
+            *end = TaskEnd::Settled(info.clone());
         }
         info
     }

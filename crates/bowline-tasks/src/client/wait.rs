@@ -129,7 +129,7 @@ impl fmt::Debug for TaskWait {
 
 async fn wait(task: Arc<Task>, cx: ExtensionCall, options: WaitOptions) -> Result<Json> {
     let settings = task.settings()?;
-    let mut waiter = Waiter::new(task, cx, settings)
+    let mut waiter = Waiter::new(&task, &cx, settings)
         .on_status(options.on_status)
         .manual_input(options.manual_input);
     waiter.run().await

@@ -1,7 +1,9 @@
 //! `Waiter`, which waits for the end of a task inside a call.
 
+use std::future::{pending, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bowline::client::ExtensionCall;
@@ -18,29 +20,35 @@ use super::task::Task;
 use super::wait::OnStatus;
 use crate::store::TaskStatus;
 
-pub(super) struct Waiter {
-    task: Arc<Task>,
-    cx: ExtensionCall,
+pub(super) struct Waiter<'a> {
+    task: &'a Arc<Task>,
+    cx: &'a ExtensionCall,
     settings: Settings,
     on_status: Option<OnStatus>,
     listener: Listener,
     poller: Poller,
-    questions: Questions,
+    /// `None` as long as a short task has no input requests.
+    questions: Option<Box<Questions>>,
+    manual_input: bool,
+    /// Of one request.
+    timeout: Duration,
     /// The status that the callbacks have got.
     reported: Option<(TaskStatus, Option<String>)>,
     messages: u64,
 }
 
-impl Waiter {
+impl<'a> Waiter<'a> {
     /// Creates a waiter that requests the status immediately.
-    pub(super) fn new(task: Arc<Task>, cx: ExtensionCall, settings: Settings) -> Self {
+    pub(super) fn new(task: &'a Arc<Task>, cx: &'a ExtensionCall, settings: Settings) -> Self {
         // Less than the idle timeout: with a total timeout, a request is repeated before the idle timeout elapses.
         let timeout = cx.idle_timeout().map(|idle| idle.mul_f64(0.75));
         let timeout = timeout.unwrap_or(REQUEST_TIMEOUT).min(REQUEST_TIMEOUT);
         Self {
             listener: Listener::new(task.clone(), settings.clone()),
             poller: Poller::new(task.clone(), timeout),
-            questions: Questions::new(task.clone(), cx.clone(), timeout),
+            questions: None,
+            manual_input: false,
+            timeout,
             task,
             cx,
             settings,
@@ -56,17 +64,38 @@ impl Waiter {
     }
 
     pub(super) fn manual_input(mut self, is_manual: bool) -> Self {
-        self.questions = self.questions.manual(is_manual);
+        self.manual_input = is_manual;
         self
     }
 
     /// Waits for the end of a task that was just created in this state.
-    pub(super) async fn run_from(&mut self, created: TaskInfo) -> Result<Json> {
-        self.received(created);
+    pub(super) async fn run_from(&mut self, created: &TaskInfo) -> Result<Json> {
+        self.observed(created);
         // A short task has ended already, or does so now: a server in this process has its turn before it is asked.
         self.poller.hasten();
         tokio::task::yield_now().await;
-        self.run().await
+        self.poll_first().await?;
+        match self.task.outcome() {
+            Some(outcome) => outcome,
+            // Boxed: most of what it needs is not needed for a short task.
+            None => Box::pin(self.run()).await,
+        }
+    }
+
+    /// Requests the status, and handles it if it is there at once, as that of a server in this process.
+    async fn poll_first(&mut self) -> Result<()> {
+        // That the request was sent, and its answer.
+        for _ in 0..2 {
+            let polled = {
+                let mut next = pin!(self.poller.next());
+                poll_fn(|cx| Poll::Ready(next.as_mut().poll(cx))).await
+            };
+            match polled {
+                Poll::Ready(event) => self.polled(event?)?,
+                Poll::Pending => break, // `run` polls it again
+            }
+        }
+        Ok(())
     }
 
     /// Waits for the end of the task, and returns the result of the call.
@@ -80,6 +109,8 @@ impl Waiter {
     /// Safe: answers that were not sent are kept in the task.
     pub(super) async fn run(&mut self) -> Result<Json> {
         let mut over = pin!(self.task.client.closed());
+        // Also without input requests: another wait for the same task may have left answers to send.
+        self.questions();
         loop {
             if let Some(outcome) = self.task.outcome() {
                 return outcome;
@@ -92,7 +123,7 @@ impl Waiter {
                     StateEvent::Listener(event) => self.listened(event).await,
                     StateEvent::Poller(event) => self.polled(event)?,
                 },
-                event = self.questions.next() => self.answered(&event?),
+                event = next_answer(self.questions.as_deref_mut()) => self.answered(&event?),
                 error = &mut over => return Err(error),
                 () = sleep(heartbeat.unwrap_or_default()), if heartbeat.is_some() => {}
             }
@@ -130,7 +161,9 @@ impl Waiter {
     fn polled(&mut self, event: PollerEvent) -> Result<()> {
         match event {
             PollerEvent::Task(info) => {
-                self.questions.check_refused(&info)?;
+                if let Some(questions) = &mut self.questions {
+                    questions.check_refused(&info)?;
+                }
                 if !info.is_finished() {
                     self.listener.begin();
                 }
@@ -151,14 +184,32 @@ impl Waiter {
     }
 
     fn received(&mut self, info: TaskInfo) {
-        self.cx.active();
         let info = self.task.observe(info);
-        self.poller.received(info.poll_interval);
-        if info.is_finished() && !info.is_settled() {
-            self.poller.hasten(); // the result comes with `tasks/get`
+        self.observed(&info);
+    }
+
+    /// Handles the current state.
+    fn observed(&mut self, info: &TaskInfo) {
+        self.cx.active();
+        if !info.is_settled() {
+            self.poller.received(info.poll_interval);
+            if info.is_finished() {
+                self.poller.hasten(); // the result comes with `tasks/get`
+            }
         }
-        self.report(&info);
-        self.questions.received(&info);
+        self.report(info);
+        if self.questions.is_some() || !info.input_requests.is_empty() {
+            self.questions().received(info);
+        }
+    }
+
+    fn questions(&mut self) -> &mut Questions {
+        let (task, cx, timeout) = (self.task, self.cx, self.timeout);
+        let is_manual = self.manual_input;
+        self.questions.get_or_insert_with(|| {
+            let questions = Questions::new(task.clone(), cx.clone(), timeout);
+            Box::new(questions.manual(is_manual))
+        })
     }
 
     /// Calls the callbacks if the status or its message has changed.
@@ -181,6 +232,13 @@ impl Waiter {
             self.cx
                 .progress(Progress::new(self.messages).message(message));
         }
+    }
+}
+
+async fn next_answer(questions: Option<&mut Questions>) -> Result<QuestionsEvent> {
+    match questions {
+        Some(questions) => questions.next().await,
+        None => pending().await,
     }
 }
 

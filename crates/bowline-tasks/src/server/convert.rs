@@ -17,7 +17,7 @@ use bowline_types::{ErrorCode, RpcError};
 use tokio::time::sleep;
 
 use super::Env;
-use super::intercept::{create, create_result, deadline, task_context};
+use super::intercept::{create, deadline, task_context};
 use super::run_task::{TaskToRun, delete, signal_or_drop};
 use super::runner::Job;
 use super::saved_call::CallDetails;
@@ -25,6 +25,7 @@ use super::store_errors::chain;
 use super::switch_input::SwitchInput;
 use super::task_input::TaskInput;
 use super::task_sink::TaskSink;
+use crate::encode::create_result;
 use crate::store::{RunMode, StoreError};
 
 /// Runs a call, which becomes a task if it has no outcome after the duration.
@@ -89,23 +90,25 @@ impl Convertible {
         } else {
             Vec::new()
         };
-        let (record, run) = create(env, self.details, stored, cx).await?;
+        let run = create(env, self.details, stored, cx).await?;
         let Some(tool) = handler.tool.take() else {
             return Ok(Err(shutting_down())); // cannot happen: the handler has no outcome
         };
+        let (created, deadline) =
+            run.with_record(|record| (create_result(record), deadline(env, record)));
         self.sink.become_task(&run);
         conversion.become_task(Arc::new(TaskInput::new(run.clone(), journal)));
         let task = TaskToRun {
-            deadline: deadline(env, &record),
             run,
             tool,
+            deadline,
         };
         if let Err(Job::Start(task)) = env.send(Job::Start(Box::new(task))) {
             env.runs.remove(&task.run);
             delete(&*env.store, task.run.id).await;
             return Ok(Err(shutting_down()));
         }
-        Ok(create_result(&record))
+        Ok(Ok(created))
     }
 }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bowline::Context;
-use bowline::exchange::{InputSource, NotificationSink, Outcome, Request};
+use bowline::exchange::{BoxFuture, InputSource, NotificationSink, Outcome, Request};
 use bowline::server::ToolCall;
-use bowline_types::{ErrorCode, Json, ProgressToken, RpcError};
+use bowline_types::{ErrorCode, ProgressToken, RpcError};
 use tokio::time::Instant;
 
 use super::convert::run_as_call;
@@ -19,11 +19,11 @@ use super::task_input::TaskInput;
 use super::task_sink::TaskSink;
 use super::{Env, TaskSettings};
 use crate::TaskId;
-use crate::protocol::Task;
+use crate::encode::create_result;
 use crate::store::{JournalEntry, StoreError, TaskRecord};
 
 /// Runs a tool call, or makes it a task.
-pub(super) async fn call_tool(env: Env, call: ToolCall, cx: Context) -> Outcome {
+pub(super) fn call_tool(env: Arc<Env>, call: ToolCall, cx: Context) -> BoxFuture<'static, Outcome> {
     let start = match call.tool().settings::<TaskSettings>() {
         Some(settings) => settings.start(call.arguments()),
         None => env
@@ -32,43 +32,50 @@ pub(super) async fn call_tool(env: Env, call: ToolCall, cx: Context) -> Outcome 
             .map_or(TaskStart::Never, TaskStart::After),
     };
     match start {
-        TaskStart::Never => call.run(cx).await,
+        // Three futures, because their sizes differ much, and that of a short task is paid for by each call.
+        TaskStart::Never => Box::pin(call.run(cx)),
         TaskStart::AtOnce => {
             let details = CallDetails::new(&call, &cx);
-            let record = start_task(&env, call, cx, details).await?;
-            create_result(&record)
+            Box::pin(start_task(env, call, cx, details, create_result))
         }
-        // Boxed: its future is much larger than the others.
-        TaskStart::After(duration) => Box::pin(run_as_call(&env, call, cx, duration)).await,
+        TaskStart::After(duration) => {
+            Box::pin(async move { run_as_call(&env, call, cx, duration).await })
+        }
     }
 }
 
-/// Makes a call a task before its handler runs.
-pub(super) async fn start_task(
-    env: &Env,
+/// Makes a call a task before its handler runs. `read` returns what is needed of the new record.
+#[allow(
+    clippy::manual_async_fn,
+    reason = "the future of an `async fn` has room for its arguments twice"
+)]
+pub(super) fn start_task<T>(
+    env: Arc<Env>,
     call: ToolCall,
     cx: Context,
     details: CallDetails,
-) -> Result<TaskRecord, RpcError> {
-    let created = create(env, details, Vec::new(), &cx).await;
-    let (record, run) = created.map_err(|error| to_rpc_error(&error))?;
-    let sink = Arc::new(TaskSink::of_task(run.clone()));
-    let input = Arc::new(TaskInput::new(run.clone(), Vec::new()));
-    let of_task = task_context(&cx, call.request(), sink, input);
-    let task = TaskToRun {
-        deadline: deadline(env, &record),
-        tool: call.run(of_task),
-        run,
-    };
-    if let Err(Job::Start(task)) = env.send(Job::Start(Box::new(task))) {
-        env.runs.remove(&task.run);
-        delete(&*env.store, task.run.id).await;
-        return Err(RpcError::new(
-            ErrorCode::INTERNAL_ERROR,
-            "the server is shutting down",
-        ));
+    read: impl FnOnce(&TaskRecord) -> T,
+) -> impl Future<Output = Result<T, RpcError>> {
+    async move {
+        let created = create(&env, details, Vec::new(), &cx).await;
+        let run = created.map_err(|error| to_rpc_error(&error))?;
+        let (created, deadline) = run.with_record(|record| (read(record), deadline(&env, record)));
+        let sink = Arc::new(TaskSink::of_task(run.clone()));
+        let input = Arc::new(TaskInput::new(run.clone(), Vec::new()));
+        let of_task = task_context(&cx, call.request(), sink, input);
+        let task = TaskToRun {
+            tool: call.run(of_task),
+            run,
+            deadline,
+        };
+        if let Err(Job::Start(task)) = env.send(Job::Start(Box::new(task))) {
+            env.runs.remove(&task.run);
+            Box::pin(delete(&*env.store, task.run.id)).await;
+            let message = "the server is shutting down";
+            return Err(RpcError::new(ErrorCode::INTERNAL_ERROR, message));
+        }
+        Ok(created)
     }
-    Ok(record)
 }
 
 /// Stores a task, which this process runs. It is deleted if the answer of the request is not sent.
@@ -77,7 +84,7 @@ pub(super) async fn create(
     details: CallDetails,
     journal: Vec<JournalEntry>,
     cx: &Context,
-) -> Result<(TaskRecord, Arc<TaskRun>), StoreError> {
+) -> Result<Arc<TaskRun>, StoreError> {
     let id = TaskId::random()?;
     let jobs = env.jobs.clone();
     // Before the record exists: this future may be dropped while it is stored.
@@ -90,7 +97,7 @@ pub(super) async fn create(
             drop(env.send(Job::Discard(id)));
         }
     })?;
-    let run = Arc::new(TaskRun::new(env.store.clone(), record.clone()));
+    let run = Arc::new(TaskRun::new(env.store.clone(), record));
     if started.elapsed() >= env.options.lease {
         // The lease may have ended before it was known here, and another run may have begun. Then this one must not.
         match env.store.read(id).await {
@@ -100,7 +107,7 @@ pub(super) async fn create(
     }
     // Before the caller learns the id, so that no change of the record is missed.
     env.runs.insert(&run);
-    Ok((record, run))
+    Ok(run)
 }
 
 /// Returns the context of a task's handler, which does not depend on the request and its connection.
@@ -135,13 +142,4 @@ pub(super) fn deadline(env: &Env, record: &TaskRecord) -> Option<Instant> {
     let left = std::time::Duration::from_millis(expires_at.saturating_sub(now));
     // `None` if it is too far away to be represented.
     Instant::now().checked_add(left)
-}
-
-/// Returns the `CreateTaskResult`.
-pub(super) fn create_result(record: &TaskRecord) -> Outcome {
-    let result: Result<Json, _> = Task::from(record).to_create_result();
-    result.map_err(|error| {
-        tracing::error!(%error, "failed to serialize a task");
-        RpcError::new(ErrorCode::INTERNAL_ERROR, "failed to serialize the task")
-    })
 }

@@ -6,9 +6,8 @@ use bowline_types::{ErrorCode, Json, RpcError};
 use super::access;
 use super::saved_call::SavedCall;
 use super::store_errors::to_rpc_error;
-use crate::protocol::{
-    CANCEL_METHOD, DetailedTask, GET_METHOD, TaskParams, UPDATE_METHOD, UpdateTaskParams,
-};
+use crate::encode::detailed_task;
+use crate::protocol::{CANCEL_METHOD, GET_METHOD, TaskParams, UPDATE_METHOD, UpdateTaskParams};
 use crate::store::{TaskChange, TaskRecord, TaskStore, Updated};
 
 /// Answers a request for one of the methods.
@@ -20,16 +19,9 @@ pub(super) async fn respond(store: &dyn TaskStore, request: &Request, cx: &Conte
             let record = access::find(store, &params.task_id, cx.principal()).await?;
             encode(&record)
         }
-        UPDATE_METHOD => {
-            let params: UpdateTaskParams = decode(&params)?;
-            let record = access::find(store, &params.task_id, cx.principal()).await?;
-            change(store, record, |record| answers(record, &params)).await
-        }
-        CANCEL_METHOD => {
-            let params: TaskParams = decode(&params)?;
-            let record = access::find(store, &params.task_id, cx.principal()).await?;
-            change(store, record, |record| Some(cancellation(record))).await
-        }
+        // Boxed: most requests are for the status, and each would have room for these.
+        UPDATE_METHOD => Box::pin(update(store, &params, cx)).await,
+        CANCEL_METHOD => Box::pin(cancel(store, &params, cx)).await,
         method => {
             let why = format!("method not found: `{method}`");
             Err(RpcError::new(ErrorCode::METHOD_NOT_FOUND, why))
@@ -37,9 +29,21 @@ pub(super) async fn respond(store: &dyn TaskStore, request: &Request, cx: &Conte
     }
 }
 
+async fn update(store: &dyn TaskStore, params: &Json, cx: &Context) -> Outcome {
+    let params: UpdateTaskParams = decode(params)?;
+    let record = access::find(store, &params.task_id, cx.principal()).await?;
+    change(store, record, |record| answers(record, &params)).await
+}
+
+async fn cancel(store: &dyn TaskStore, params: &Json, cx: &Context) -> Outcome {
+    let params: TaskParams = decode(params)?;
+    let record = access::find(store, &params.task_id, cx.principal()).await?;
+    change(store, record, |record| Some(cancellation(record))).await
+}
+
 /// Returns the record in the form of `tasks/get`.
 pub(super) fn encode(record: &TaskRecord) -> Outcome {
-    DetailedTask::from(record).to_json().map_err(|error| {
+    detailed_task(record).map_err(|error| {
         tracing::error!(%error, "failed to serialize a task");
         RpcError::new(ErrorCode::INTERNAL_ERROR, "failed to serialize the task")
     })

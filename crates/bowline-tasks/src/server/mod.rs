@@ -33,7 +33,7 @@ mod sqlite;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bowline::exchange::{BoxFuture, Context, Dialect, Outcome, Request};
@@ -107,6 +107,8 @@ pub struct Tasks {
     owner: Result<ReplicaId, StoreError>,
     runs: Arc<RunTable>,
     jobs: UnboundedSender<Job>,
+    /// Made when the settings are complete.
+    env: OnceLock<Arc<Env>>,
     /// Taken by the background work.
     inbox: Mutex<Option<UnboundedReceiver<Job>>>,
 }
@@ -124,7 +126,6 @@ struct Options {
 }
 
 /// What every part of the extension uses.
-#[derive(Clone)]
 struct Env {
     store: Arc<dyn TaskStore>,
     options: Options,
@@ -160,6 +161,7 @@ impl Tasks {
             owner: ReplicaId::random(),
             runs: Arc::default(),
             jobs,
+            env: OnceLock::new(),
             inbox: Mutex::new(Some(inbox)),
         }
     }
@@ -223,14 +225,18 @@ impl Tasks {
         self
     }
 
-    fn env(&self) -> Result<Env, StoreError> {
-        Ok(Env {
-            store: self.store.clone(),
-            options: self.options,
-            owner: self.owner.clone()?,
-            runs: self.runs.clone(),
-            jobs: self.jobs.clone(),
-        })
+    fn env(&self) -> Result<Arc<Env>, StoreError> {
+        let owner = *self.owner.as_ref().map_err(StoreError::clone)?;
+        let env = self.env.get_or_init(|| {
+            Arc::new(Env {
+                store: self.store.clone(),
+                options: self.options,
+                owner,
+                runs: self.runs.clone(),
+                jobs: self.jobs.clone(),
+            })
+        });
+        Ok(env.clone())
     }
 }
 
@@ -281,7 +287,7 @@ impl ServerExtension for Tasks {
             Ok(env) if legacy::is_defined_in(call.request().caller.dialect) => {
                 Box::pin(legacy::call_tool(env, call, cx))
             }
-            Ok(env) => Box::pin(intercept::call_tool(env, call, cx)),
+            Ok(env) => intercept::call_tool(env, call, cx),
             Err(error) => Box::pin(std::future::ready(Err(to_rpc_error(&error)))),
         }
     }

@@ -153,14 +153,14 @@ fn is_limit(error: &RpcError) -> bool {
 
 async fn finish(run: &TaskRun, outcome: TaskOutcome) {
     // If it fails, the lease expires and the task is claimed again.
-    if let Err(error) = run.write(finishing(outcome, None)).await {
+    if let Err(error) = run.write(&finishing(outcome, None)).await {
         tracing::warn!(task = %shown(run.id), error = %chain(&error), "failed to finish a task");
     }
 }
 
 /// Gives a task back that this process has no capacity for.
 async fn release(run: &TaskRun) {
-    if let Err(error) = run.write(TaskChange::new().release()).await {
+    if let Err(error) = run.write(&TaskChange::new().release()).await {
         tracing::warn!(task = %shown(run.id), error = %chain(&error), "failed to release a task");
     }
 }

@@ -16,7 +16,7 @@ use super::retry::Backoff;
 use super::store_errors::chain;
 use crate::TaskId;
 use crate::store::{
-    Fence, HeldTask, RunMode, StoreError, TaskChange, TaskRecord, TaskStore, Updated,
+    Fence, HeldTask, RunMode, StoreError, TaskChange, TaskRecord, TaskStore, Updated, Version,
 };
 use crate::sync::Mutex;
 
@@ -194,22 +194,18 @@ impl TaskRun {
     /// # Errors
     ///
     /// If the store fails.
-    pub(super) async fn write(&self, change: TaskChange) -> Result<Written, StoreError> {
-        let change = change.fence(self.fence);
+    pub(super) async fn write(&self, change: &TaskChange) -> Result<Written, StoreError> {
         loop {
-            let mut local = self.with_record(TaskRecord::clone);
-            if local.is_finished() {
+            let (expected, is_finished) =
+                self.with_record(|record| (record.version, record.is_finished()));
+            if is_finished {
                 self.stop(Stop::Lost);
                 return Ok(Written::Lost);
             }
-            let expected = local.version;
-            match self.store.update(self.id, expected, change.clone()).await? {
+            let fenced = change.clone().fence(self.fence);
+            match self.store.update(self.id, expected, fenced).await? {
                 Updated::Done(version) => {
-                    // The store does not return the record; the time of the change is not needed here.
-                    let now = local.updated_at;
-                    local.apply(expected, change, now);
-                    local.version = version;
-                    self.assign(local);
+                    self.apply(expected, change, version);
                     return Ok(Written::Done);
                 }
                 Updated::Conflict(record) => self.deliver(*record),
@@ -221,6 +217,21 @@ impl TaskRun {
         }
     }
 
+    /// Applies a change that was stored to the record as last seen, unless a later version was read meanwhile.
+    fn apply(&self, expected: Version, change: &TaskChange, stored: Version) {
+        self.view.send_if_modified(|view| {
+            let record = &mut view.record;
+            if stored <= record.version || record.version != expected {
+                return false;
+            }
+            // The store does not return the record; the time of the change is not needed here.
+            let now = record.updated_at;
+            record.apply(expected, change.clone(), now);
+            record.version = stored;
+            true
+        });
+    }
+
     /// Like [`write`](Self::write), and tries again while the store fails in a way that may pass.
     ///
     /// # Errors
@@ -228,29 +239,19 @@ impl TaskRun {
     /// If the store refuses the change.
     pub(super) async fn write_with_retries(
         &self,
-        change: TaskChange,
+        change: &TaskChange,
     ) -> Result<Written, StoreError> {
         let mut backoff = Backoff::new(MAX_WRITE_DELAY);
         loop {
-            match self.write(change.clone()).await {
+            match self.write(change).await {
                 Err(error) if is_passing(&error) => {
                     log_failed(self.id, &error);
-                    backoff.wait().await;
+                    // Boxed: every run would have room for the timer, which is hardly ever needed.
+                    Box::pin(backoff.wait()).await;
                 }
                 written => return written,
             }
         }
-    }
-
-    /// Assigns the record after a change of this run.
-    fn assign(&self, record: TaskRecord) {
-        self.view.send_if_modified(|view| {
-            let is_newer = record.version > view.record.version;
-            if is_newer {
-                view.record = record;
-            }
-            is_newer
-        });
     }
 
     /// Sets the status message that is written next.

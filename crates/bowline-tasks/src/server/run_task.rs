@@ -7,13 +7,13 @@ use bowline::CancelMode;
 use bowline::exchange::Outcome;
 use bowline::server::RunningTool;
 use bowline_types::{CallToolResult, ContentBlock, ErrorCode, Json, RpcError};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::retry::Backoff;
 use super::run::{Outbox, Stop, TaskRun, Written, is_passing, shown};
 use super::store_errors::{chain, to_rpc_error};
 use crate::TaskId;
-use crate::store::{TaskChange, TaskOutcome, TaskRecord, TaskStore};
+use crate::store::{StoreError, TaskChange, TaskOutcome, TaskRecord, TaskStore};
 
 /// A task whose handler is to run.
 pub(super) struct TaskToRun {
@@ -28,20 +28,21 @@ pub(super) struct TaskToRun {
 /// # Cancel safety
 ///
 /// Dropping it drops the handler. The lease expires, and another process claims the task.
-pub(super) async fn run_task(task: TaskToRun) {
+pub(super) async fn run_task(mut task: Box<TaskToRun>) {
     let TaskToRun {
         run,
-        mut tool,
+        tool,
         deadline,
-    } = task;
+    } = &mut *task;
     let ended = tokio::select! {
         // A run that has lost its lease must not begin another effect.
         biased;
         stop = run.stopped() => Err(stop),
-        outcome = run_handler(&run, &mut tool) => Ok(outcome),
-        () = expire(deadline) => Err(Stop::Fail(expired())),
-        () = write_outbox(&run) => Err(Stop::Lost),
+        outcome = run_handler(run, tool) => Ok(outcome),
+        () = expire(*deadline) => Err(Stop::Fail(expired())),
+        () = write_outbox(run) => Err(Stop::Lost),
     };
+    let TaskToRun { run, tool, .. } = *task;
     match ended {
         Ok(outcome) => {
             run.set_unheard();
@@ -50,7 +51,7 @@ pub(super) async fn run_task(task: TaskToRun) {
         Err(stop) => {
             let unheard = signal_or_drop(tool);
             run.set_unheard();
-            end(&run, stop).await;
+            Box::pin(end(&run, stop)).await;
             if let Some(unheard) = unheard {
                 // It wants to end by itself. Its outcome is not stored.
                 drop(unheard.await);
@@ -93,7 +94,7 @@ async fn end(run: &TaskRun, stop: Stop) {
         Stop::Fail(error) => finish(run, TaskOutcome::Failed(error)).await,
         Stop::Release => {
             // If it fails, the lease expires by itself.
-            if let Err(error) = run.write(TaskChange::new().release()).await {
+            if let Err(error) = run.write(&TaskChange::new().release()).await {
                 tracing::warn!(task = %shown(run.id), error = %chain(&error), "failed to release a task");
             }
         }
@@ -106,18 +107,11 @@ async fn finish(run: &TaskRun, outcome: TaskOutcome) {
     let unstored = UnstoredOutcome(run.id);
     // The last message must not be lost to the limit of one write a second.
     let last_message = run.take_outbox(true).status_message;
-    let mut written = run
-        .write_with_retries(finishing(outcome, last_message))
-        .await;
+    let change = finishing(outcome, last_message);
+    let mut written = run.write_with_retries(&change).await;
     if let Err(error) = &written {
-        // Refused, such as a result that is too large.
-        let mut refused = to_rpc_error(error);
-        refused.message = format!(
-            "failed to store the outcome of the task: {}",
-            refused.message
-        );
-        let refused = finishing(TaskOutcome::Failed(refused), None);
-        written = run.write_with_retries(refused).await;
+        // Refused, such as a result that is too large. Boxed: every run would have room for it.
+        written = Box::pin(finish_refused(run, to_rpc_error(error))).await;
     }
     unstored.resolved();
     match written {
@@ -128,6 +122,16 @@ async fn finish(run: &TaskRun, outcome: TaskOutcome) {
             tracing::error!(task = %shown(run.id), %error, "failed to store the outcome of a task");
         }
     }
+}
+
+/// Fails a task whose outcome the store refuses.
+async fn finish_refused(run: &TaskRun, mut refused: RpcError) -> Result<Written, StoreError> {
+    refused.message = format!(
+        "failed to store the outcome of the task: {}",
+        refused.message
+    );
+    let change = finishing(TaskOutcome::Failed(refused), None);
+    run.write_with_retries(&change).await
 }
 
 fn log_lost(run: &TaskRun) {
@@ -174,19 +178,22 @@ fn complete_result(result: &Json) -> Json {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Typed {
-        result_type: Option<String>,
+        result_type: Option<serde::de::IgnoredAny>,
     }
-    let typed = result.decode::<Typed>();
-    let has_type = typed.is_ok_and(|typed| typed.result_type.is_some());
-    // The record must not keep a larger buffer alive.
-    let result = result.to_unshared();
-    let writer = (!has_type).then(|| result.clone().into_writer()).flatten();
-    match writer {
+    // Avoids decoding the results of tools, which have none unless an inner extension added it.
+    let may_have_type = result.as_str().contains("\"resultType\"");
+    let has_type = may_have_type
+        && result
+            .decode::<Typed>()
+            .is_ok_and(|typed| typed.result_type.is_some());
+    // Copied: the record must not keep a larger buffer alive.
+    let writer = (!has_type).then(|| result.to_unshared().into_writer());
+    match writer.flatten() {
         Some(mut writer) => {
             writer.add("resultType", &Json::from_static(r#""complete""#));
             writer.close()
         }
-        None => result,
+        None => result.to_unshared(),
     }
 }
 
@@ -207,32 +214,37 @@ async fn write_outbox(run: &TaskRun) {
     let mut next_status = Instant::now();
     loop {
         let is_due = Instant::now() >= next_status;
-        let Outbox {
-            status_message,
-            withdrawn,
-        } = run.take_outbox(is_due);
-        if status_message.is_none() && withdrawn.is_empty() {
-            tokio::select! {
-                () = run.outbox_filled() => {}
-                () = sleep_until(next_status), if !is_due => {}
+        let outbox = run.take_outbox(is_due);
+        if outbox.status_message.is_none() && outbox.withdrawn.is_empty() {
+            match is_due {
+                true => run.outbox_filled().await,
+                // Returns with an error if it is time for the next status message.
+                false => drop(Box::pin(timeout_at(next_status, run.outbox_filled())).await),
             }
             continue;
         }
-        let mut change = TaskChange::new();
-        if let Some(message) = status_message {
+        if outbox.status_message.is_some() {
             next_status = Instant::now() + STATUS_INTERVAL;
-            change = change.status_message(message);
         }
-        for key in withdrawn {
-            change = change.withdraw(key);
-        }
-        match run.write_with_retries(change).await {
-            Ok(Written::Done) => {}
-            // The run stops.
-            Ok(Written::Lost) => std::future::pending().await,
-            Err(error) => {
-                tracing::warn!(task = %shown(run.id), error = %chain(&error), "failed to write the status of a task");
-            }
+        // Boxed: every run would have room for it, and most have nothing to write.
+        Box::pin(write_taken(run, outbox)).await;
+    }
+}
+
+/// Writes what was taken from the outbox. Never returns if the run is lost, because it stops.
+async fn write_taken(run: &TaskRun, outbox: Outbox) {
+    let mut change = TaskChange::new();
+    if let Some(message) = outbox.status_message {
+        change = change.status_message(message);
+    }
+    for key in outbox.withdrawn {
+        change = change.withdraw(key);
+    }
+    match run.write_with_retries(&change).await {
+        Ok(Written::Done) => {}
+        Ok(Written::Lost) => std::future::pending().await,
+        Err(error) => {
+            tracing::warn!(task = %shown(run.id), error = %chain(&error), "failed to write the status of a task");
         }
     }
 }

@@ -4,6 +4,8 @@
 //! The extension itself only has a queue to it: a handler refers to its server, and the server to the extension.
 
 use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
 
 use bowline::server::{RunningTool, WeakServer};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -29,8 +31,9 @@ pub(super) enum Job {
 }
 
 /// Runs tasks until the server shuts down and they have ended.
-pub(super) async fn run(env: Env, server: WeakServer, jobs: UnboundedReceiver<Job>) {
+pub(super) async fn run(env: Arc<Env>, server: WeakServer, jobs: UnboundedReceiver<Job>) {
     tokio::select! {
+        biased;
         () = run_jobs(&env, &server, jobs) => {}
         never = keep_leases(&env, &server) => match never {},
         never = follow_changes(&env) => match never {},
@@ -40,8 +43,14 @@ pub(super) async fn run(env: Env, server: WeakServer, jobs: UnboundedReceiver<Jo
 async fn run_jobs(env: &Env, server: &WeakServer, mut jobs: UnboundedReceiver<Job>) {
     let mut running = JoinSet::new();
     let mut is_draining = false;
+    let mut shutting_down = pin!(server.shutting_down());
     loop {
         tokio::select! {
+            biased;
+            () = &mut shutting_down, if !is_draining => {
+                is_draining = true;
+                drain(env);
+            }
             // Cannot be `None`: `env` has a sender.
             Some(job) = jobs.recv() => {
                 start(env, &mut running, job);
@@ -53,10 +62,6 @@ async fn run_jobs(env: &Env, server: &WeakServer, mut jobs: UnboundedReceiver<Jo
                 if let Err(error) = ended {
                     tracing::error!(%error, "the run of a task panicked");
                 }
-            }
-            () = server.shutting_down(), if !is_draining => {
-                is_draining = true;
-                drain(env);
             }
         }
         if is_draining && running.is_empty() {
@@ -81,10 +86,11 @@ fn start(env: &Env, running: &mut JoinSet<()>, job: Job) {
                 run: task.run.clone(),
             };
             env.runs.insert(&task.run);
-            running.spawn(async move {
+            // Boxed: the runtime moves a future several times before and after it runs.
+            running.spawn(Box::pin(async move {
                 let _registered = registered;
-                run_task(*task).await;
-            });
+                run_task(task).await;
+            }));
         }
         Job::Discard(id) => {
             if let Some(run) = env.runs.get(id) {

@@ -1,6 +1,7 @@
 //! [`CallDetails`], what a task is created from, and [`SavedCall`], the part of it that another process needs to run
 //! the handler again.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,7 +49,9 @@ impl CallDetails {
     /// Returns the task that is to be stored.
     pub(super) fn into_task(self, id: TaskId, env: &Env, journal: Vec<JournalEntry>) -> NewTask {
         let options = &env.options;
-        let saved = SavedCall::encode(&self);
+        // No other process runs the handler again, unless it is resumable: encoding costs as much as storing the task.
+        let is_needed = self.run_mode != RunMode::NotResumable || self.is_signalled;
+        let saved = is_needed.then(|| SavedCall::encode(&self)).flatten();
         let mut task = NewTask::new(id, self.tool, env.owner, options.lease)
             .arguments(self.arguments)
             .run_mode(self.run_mode)
@@ -77,34 +80,33 @@ impl CallDetails {
 /// layers added to the context is not saved.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct SavedCall {
-    protocol_version: String,
+pub(super) struct SavedCall<'a> {
+    protocol_version: Cow<'a, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    client_info: Option<Implementation>,
+    client_info: Option<Cow<'a, Implementation>>,
     #[serde(default)]
-    capabilities: ClientCapabilities,
+    capabilities: Cow<'a, ClientCapabilities>,
     /// The scopes with which the call was admitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    scopes: Vec<String>,
+    scopes: Vec<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    subject: Option<String>,
+    subject: Option<Cow<'a, str>>,
     /// Whether a cancelled handler is only signalled.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_signalled: bool,
 }
 
-impl SavedCall {
-    fn encode(call: &CallDetails) -> Option<Json> {
-        let principal = &call.principal;
+impl<'a> SavedCall<'a> {
+    fn encode(call: &'a CallDetails) -> Option<Json> {
+        let (caller, principal) = (&*call.caller, &call.principal);
         let subject = principal.subject();
+        let subject = subject.filter(|it| Some(*it) != principal.name());
         let saved = Self {
-            protocol_version: call.caller.dialect.version.to_owned(),
-            client_info: call.caller.implementation.clone(),
-            capabilities: call.caller.capabilities.clone(),
-            scopes: principal.scopes().map(str::to_owned).collect(),
-            subject: subject
-                .filter(|it| Some(*it) != principal.name())
-                .map(str::to_owned),
+            protocol_version: caller.dialect.version.into(),
+            client_info: caller.implementation.as_ref().map(Cow::Borrowed),
+            capabilities: Cow::Borrowed(&caller.capabilities),
+            scopes: principal.scopes().map(Cow::Borrowed).collect(),
+            subject: subject.map(Cow::Borrowed),
             is_signalled: call.is_signalled,
         };
         let encoded = Json::encode(&saved);
@@ -114,7 +116,9 @@ impl SavedCall {
             )
             .ok()
     }
+}
 
+impl SavedCall<'static> {
     /// Returns what was saved with a task.
     pub(super) fn read(record: &TaskRecord) -> Self {
         let context = record.request.context.as_ref();
@@ -129,8 +133,8 @@ impl SavedCall {
     /// Returns the caller; `None` if this program does not know its protocol version.
     pub(super) fn caller(&self) -> Option<Arc<Caller>> {
         let mut caller = Caller::new(Dialect::of(&self.protocol_version)?);
-        caller.implementation.clone_from(&self.client_info);
-        caller.capabilities.clone_from(&self.capabilities);
+        caller.implementation = self.client_info.as_deref().cloned();
+        caller.capabilities = ClientCapabilities::clone(&self.capabilities);
         Some(Arc::new(caller))
     }
 
@@ -139,7 +143,8 @@ impl SavedCall {
         let Some(name) = &record.principal else {
             return Principal::anonymous();
         };
-        let principal = Principal::named(name.clone()).with_scopes(&self.scopes);
+        let principal =
+            Principal::named(name.clone()).with_scopes(self.scopes.iter().map(|scope| &**scope));
         match &self.subject {
             Some(subject) => principal.with_subject(&**subject),
             None => principal,

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bowline::exchange::{BoxFuture, InputError, InputRequestOptions, InputSource, RawInputRequest};
 use bowline_types::{ErrorCode, Json, RpcError};
@@ -12,13 +13,15 @@ use bowline_types::{ErrorCode, Json, RpcError};
 use super::legacy::read_answer;
 use super::retry::Backoff;
 use super::run::{Stop, TaskRun, Written, is_passing, log_failed};
-use crate::store::{Appended, JournalEntry, JournalKind, RunMode, StoreError, TaskChange};
+use crate::store::{Appended, Fence, JournalEntry, JournalKind, RunMode, StoreError, TaskChange};
 use crate::sync::Mutex;
 
 /// The input source of a task's handler.
 pub(super) struct TaskInput {
     run: Arc<TaskRun>,
     journal: Mutex<Journal>,
+    /// How many effects have begun in this run.
+    begun: AtomicU64,
 }
 
 /// What earlier runs and this one have journalled.
@@ -46,6 +49,7 @@ impl TaskInput {
         Self {
             run,
             journal: Mutex::new(journal),
+            begun: AtomicU64::new(0),
         }
     }
 
@@ -116,7 +120,7 @@ impl TaskInput {
             is_answered: false,
         };
         let change = TaskChange::new().ask(key, question);
-        match self.run.write_with_retries(change).await {
+        match self.run.write_with_retries(&change).await {
             Ok(Written::Done) => {}
             // The handler is dropped.
             Ok(Written::Lost) => pending().await,
@@ -141,15 +145,27 @@ impl TaskInput {
             return Err(self.ended().await);
         }
         if self.run.run_mode == RunMode::AtMostOnce {
-            let entry = JournalEntry::new(JournalKind::Started, key, Json::null());
+            let token = self.start_token();
+            let entry = JournalEntry::new(JournalKind::Started, key, token.clone());
             let appended = self.append(entry).await;
             let appended = appended.inspect_err(|_| self.run.finish_effect())?;
-            if let Appended::Existing(_) = appended {
+            if matches!(appended, Appended::Existing(stored) if stored != token) {
                 self.run.stop(Stop::Fail(interrupted(key)));
                 return Err(self.ended().await);
             }
         }
         Ok(None)
+    }
+
+    /// Returns a value that no other start of an effect has. A store that fails after it has stored the entry returns it
+    /// when it is appended again, and then the effect has not started before.
+    fn start_token(&self) -> Json {
+        let Fence { owner, attempt } = self.run.fence;
+        let nth = self.begun.fetch_add(1, Ordering::Relaxed);
+        Json::from(serde_json::Value::from(format!(
+            "{owner} {} {nth}",
+            attempt.number()
+        )))
     }
 
     async fn finish(&self, key: &str, output: Json) -> Result<(), InputError> {

@@ -69,7 +69,7 @@ impl NotificationSink for TaskSink {
                 if *has_progress_token || !is_progress {
                     let cx = cx.clone();
                     drop(target);
-                    cx.send_notification(notification);
+                    cx.send(notification);
                 }
             }
             Target::Task(run) => {

@@ -29,28 +29,33 @@ impl Timestamp {
     pub fn after(self, duration: Duration) -> Self {
         Self::from_millis(self.0.saturating_add(duration_millis(duration)))
     }
-}
 
-impl fmt::Display for Timestamp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Returns the text in RFC 3339, which is ASCII.
+    pub(crate) fn to_text(self) -> [u8; 24] {
         let (days, of_day) = (self.0 / DAY, self.0 % DAY);
         let (year, month, day) = civil_date(days);
         let (hours, minutes) = (of_day / 3_600_000, of_day / 60_000 % 60);
         let (seconds, millis) = (of_day / 1000 % 60, of_day % 1000);
         // Each padded number of a `write!` costs as much as all of this, and every state that is sent has two times.
-        let mut text = *b"-00-00T00:00:00.000Z";
+        let mut text = *b"0000-00-00T00:00:00.000Z";
         for (start, end, number) in [
-            (1, 3, month),
-            (4, 6, day),
-            (7, 9, hours),
-            (10, 12, minutes),
-            (13, 15, seconds),
-            (16, 19, millis),
+            (0, 4, year),
+            (5, 7, month),
+            (8, 10, day),
+            (11, 13, hours),
+            (14, 16, minutes),
+            (17, 19, seconds),
+            (20, 23, millis),
         ] {
             put_digits(&mut text[start..end], number);
         }
-        write!(f, "{year:04}")?;
-        f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
+        text
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(std::str::from_utf8(&self.to_text()).map_err(|_| fmt::Error)?)
     }
 }
 

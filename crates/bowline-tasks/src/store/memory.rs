@@ -58,7 +58,7 @@ impl MemoryStore {
     fn insert(&self, task: NewTask) -> Result<TaskRecord, StoreError> {
         let now = self.clock.now();
         let (record, journal) = task.into_record(now);
-        let entry = Entry::new(record, journal);
+        let entry = Box::new(Entry::new(record, journal));
         let mut tables = self.tables.lock();
         // Expired records are absent, so they must not count for a quota either.
         drop(tables.remove_expired(now, usize::MAX));
@@ -289,7 +289,8 @@ impl TaskStore for MemoryStore {
 /// All tasks, with an index for each way to find them.
 #[derive(Debug, Default)]
 struct Tables {
-    entries: BTreeMap<TaskId, Entry>,
+    /// Boxed, because the map moves its values when others are added.
+    entries: BTreeMap<TaskId, Box<Entry>>,
     /// Unfinished tasks by the end of their lease.
     leases: BTreeSet<(Timestamp, TaskId)>,
     /// Tasks by the time of their removal.
@@ -300,6 +301,7 @@ struct Tables {
 
 #[derive(Debug, Default)]
 struct PrincipalTasks {
+    /// Empty for anonymous callers, which cannot list their tasks.
     positions: BTreeSet<ListPosition>,
     usage: Usage,
 }
@@ -307,7 +309,7 @@ struct PrincipalTasks {
 impl Tables {
     /// Returns a task unless it counts as removed.
     fn current(&self, id: TaskId, now: Timestamp) -> Option<&Entry> {
-        let entry = self.entries.get(&id);
+        let entry = self.entries.get(&id).map(|entry| &**entry);
         entry.filter(|entry| !entry.record.is_removed(now))
     }
 
@@ -318,10 +320,12 @@ impl Tables {
     }
 
     /// Adds a task to all indices.
-    fn add(&mut self, entry: Entry) {
+    fn add(&mut self, entry: Box<Entry>) {
         let record = &entry.record;
         let owned = self.principals.entry(record.principal.clone()).or_default();
-        owned.positions.insert(record.position());
+        if record.principal.is_some() {
+            owned.positions.insert(record.position());
+        }
         for usage in [&mut owned.usage, &mut self.total] {
             usage.tasks += 1;
             usage.unfinished += usize::from(!record.is_finished());
@@ -335,7 +339,7 @@ impl Tables {
     }
 
     /// Removes a task from all indices.
-    fn take(&mut self, id: TaskId) -> Option<Entry> {
+    fn take(&mut self, id: TaskId) -> Option<Box<Entry>> {
         let entry = self.entries.remove(&id)?;
         let record = &entry.record;
         if let Some(owned) = self.principals.get_mut(&record.principal) {
@@ -345,7 +349,7 @@ impl Tables {
                 usage.unfinished -= usize::from(!record.is_finished());
                 usage.bytes -= entry.size();
             }
-            if owned.positions.is_empty() {
+            if owned.usage.tasks == 0 {
                 self.principals.remove(&record.principal);
             }
         }
@@ -358,15 +362,34 @@ impl Tables {
         Some(entry)
     }
 
-    /// Replaces the record of a task, and removes its journal if it is finished.
+    /// Replaces the record of a task, and removes its journal if it is finished. Its principal and its times of creation
+    /// and removal are those of the old record.
     fn replace(&mut self, record: TaskRecord) {
-        if let Some(mut entry) = self.take(record.id) {
-            if record.is_finished() {
-                entry.journal.clear();
-                entry.journal_bytes = 0;
+        let Some(entry) = self.entries.get_mut(&record.id) else {
+            return;
+        };
+        let (id, bytes) = (record.id, entry.size());
+        let has_finished = record.is_finished() && !entry.record.is_finished();
+        if record.is_finished() {
+            entry.journal.clear();
+            entry.journal_bytes = 0;
+        }
+        let before = std::mem::replace(&mut entry.record, record);
+        let (after, owned) = (&entry.record, self.principals.get_mut(&before.principal));
+        for usage in owned
+            .map(|owned| &mut owned.usage)
+            .into_iter()
+            .chain([&mut self.total])
+        {
+            usage.unfinished -= usize::from(has_finished);
+            usage.bytes = usage.bytes - bytes + entry.size();
+        }
+        if before.leased_until != after.leased_until {
+            if let Some(until) = before.leased_until {
+                self.leases.remove(&(until, id));
             }
-            entry.record = record;
-            self.add(entry);
+            self.leases
+                .extend(after.leased_until.map(|until| (until, id)));
         }
     }
 
@@ -426,7 +449,8 @@ impl Tables {
         Some(version)
     }
 
-    fn remove_expired(&mut self, now: Timestamp, max: usize) -> Vec<Entry> {
+    #[allow(clippy::vec_box, reason = "they are boxed in the table")]
+    fn remove_expired(&mut self, now: Timestamp, max: usize) -> Vec<Box<Entry>> {
         let expired = self.removals.iter().take_while(|(at, _)| *at <= now);
         let expired: Vec<TaskId> = expired.take(max).map(|(_, id)| *id).collect();
         expired.into_iter().filter_map(|id| self.take(id)).collect()

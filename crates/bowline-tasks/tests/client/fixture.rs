@@ -215,7 +215,7 @@ impl TaskServer {
 }
 
 pub(crate) fn send(cx: &Context, method: &'static str, params: Value) {
-    cx.send_notification(Notification::new(method, Some(params.into())));
+    cx.send(Notification::new(method, Some(params.into())));
 }
 
 /// A task of the server, which is to be polled every second.

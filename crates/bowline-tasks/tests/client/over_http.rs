@@ -8,7 +8,7 @@ use bowline::http::client::HyperClient;
 use bowline::http::server::MethodCatalog;
 use bowline::testing::PipeConnector;
 use bowline::types::Implementation;
-use bowline::{Client, Error};
+use bowline::{Caller, Client, Error};
 use bowline_core::http::headers::{ParamHeaders, name_member};
 use bowline_tasks::TaskClient;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
@@ -98,7 +98,7 @@ impl MethodCatalog for Catalog {
         }
     }
 
-    fn param_headers(&self, _: &str) -> Option<Arc<ParamHeaders>> {
+    fn param_headers(&self, _: &str, _: &Caller) -> Option<Arc<ParamHeaders>> {
         None
     }
 }

@@ -366,6 +366,59 @@ async fn an_outcome_is_stored_when_the_store_is_available_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_step_whose_start_was_stored_without_an_answer_runs_once() {
+    let effects = Counter::default();
+    let performed = effects.clone();
+    let works = move |cx: Context| {
+        let effects = performed.clone();
+        async move {
+            cx.step("effect", async { effects.add() }).await?;
+            Ok::<_, InputError>("done")
+        }
+    };
+    let works = Tool::new("works", works).with_settings(TaskSettings::new().at_most_once());
+    let faulty = FaultyStore::new(&store());
+    faulty.lose_next_append();
+    let server = server(Tasks::new(faulty), [works]);
+    let mut client = TestClient::new(&server);
+
+    let id = client.start("works").await;
+
+    client.wait_for(&id, "completed").await;
+    assert_eq!(effects.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_effect_that_must_happen_at_most_once_does_not_begin_again_in_the_same_run() {
+    let effects = Counter::default();
+    let performed = effects.clone();
+    let works = move |cx: Context| {
+        let effects = performed.clone();
+        async move {
+            let effect = || async {
+                effects.add();
+                std::future::pending::<()>().await;
+            };
+            let dropped = tokio::time::timeout(SECOND, cx.once("effect", effect())).await;
+            assert!(dropped.is_err());
+            cx.once("effect", effect()).await?;
+            Ok::<_, InputError>("done")
+        }
+    };
+    let works = Tool::new("works", works).with_settings(TaskSettings::new().at_most_once());
+    let server = server(Tasks::new(store()), [works]);
+    let mut client = TestClient::new(&server);
+
+    let id = client.start("works").await;
+    pass(2 * SECOND).await;
+
+    let failed = client.wait_for(&id, "failed").await;
+    let message = failed["error"]["message"].as_str().unwrap();
+    assert!(message.contains("was interrupted"), "{message}");
+    assert_eq!(effects.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lost_hint_is_found_by_the_next_renewal() {
     let (store, runs) = (store(), Runs::default());
     runs.0.add();

@@ -20,6 +20,7 @@ pub(crate) struct FaultyStore {
     is_down: Arc<AtomicBool>,
     creation_delay: Arc<Mutex<Duration>>,
     loses_creations: Arc<AtomicBool>,
+    loses_next_append: Arc<AtomicBool>,
     feed: ChangeFeed,
 }
 
@@ -30,6 +31,7 @@ impl FaultyStore {
             is_down: Arc::default(),
             creation_delay: Arc::default(),
             loses_creations: Arc::default(),
+            loses_next_append: Arc::default(),
             feed: ChangeFeed::new(),
         }
     }
@@ -47,6 +49,11 @@ impl FaultyStore {
     /// Makes `create` store the task and fail all the same, as if the connection were lost before its answer.
     pub(crate) fn lose_creations(&self) {
         self.loses_creations.store(true, Ordering::SeqCst);
+    }
+
+    /// Makes the next `append` store its entry and fail all the same.
+    pub(crate) fn lose_next_append(&self) {
+        self.loses_next_append.store(true, Ordering::SeqCst);
     }
 
     fn access<'a, T: Send + 'a>(&self, operation: StoreFuture<'a, T>) -> StoreFuture<'a, T> {
@@ -70,10 +77,7 @@ impl TaskStore for FaultyStore {
             pass(delay).await;
             match self.loses_creations.load(Ordering::SeqCst) {
                 false => created,
-                true => Err(StoreError::Unavailable {
-                    store: "the store".into(),
-                    source: Arc::new(std::io::Error::other("a test")),
-                }),
+                true => Err(unavailable()),
             }
         }))
     }
@@ -92,7 +96,13 @@ impl TaskStore for FaultyStore {
     }
 
     fn append(&self, id: TaskId, fence: Fence, entry: JournalEntry) -> StoreFuture<'_, Appended> {
-        self.access(self.inner.append(id, fence, entry))
+        self.access(Box::pin(async move {
+            let appended = self.inner.append(id, fence, entry).await;
+            match self.loses_next_append.swap(false, Ordering::SeqCst) {
+                false => appended,
+                true => Err(unavailable()),
+            }
+        }))
     }
 
     fn journal(&self, id: TaskId) -> StoreFuture<'_, Vec<JournalEntry>> {
@@ -136,5 +146,12 @@ impl TaskStore for FaultyStore {
 
     fn changes(&self) -> TaskChanges {
         self.feed.subscribe()
+    }
+}
+
+fn unavailable() -> StoreError {
+    StoreError::Unavailable {
+        store: "the store".into(),
+        source: Arc::new(std::io::Error::other("a test")),
     }
 }

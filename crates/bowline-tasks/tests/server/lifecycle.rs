@@ -402,7 +402,8 @@ async fn a_task_fails_once_if_its_principal_has_no_room_for_the_result() {
     let large = large.with_settings(TaskSettings::new().resumable());
     // So that a new task fits, and hardly more.
     let store = store();
-    let first = server(Tasks::new(store.clone()), [slow(), large.clone()]);
+    let resumable = slow().with_settings(TaskSettings::new().resumable());
+    let first = server(Tasks::new(store.clone()), [resumable, large.clone()]);
     let id = TestClient::new(&first).start("slow").await;
     let record = store.read(id.parse().unwrap()).await.unwrap().unwrap();
     let limits = StoreLimits::new().max_bytes_per_principal(record.size() + 10);

@@ -16,6 +16,7 @@ mod result;
 mod task;
 pub(super) use refused_input::read_answer;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bowline::Context;
@@ -84,7 +85,7 @@ pub(super) fn task_required() -> RpcError {
 }
 
 /// Makes a call a task, as the client has requested.
-pub(super) async fn call_tool(env: Env, call: ToolCall, cx: Context) -> Outcome {
+pub(super) async fn call_tool(env: Arc<Env>, call: ToolCall, cx: Context) -> Outcome {
     let Some(settings) = call.tool().settings::<TaskSettings>() else {
         let why = format!("tool `{}` cannot be called as a task", call.name());
         return Err(RpcError::new(ErrorCode::METHOD_NOT_FOUND, why));
@@ -94,8 +95,8 @@ pub(super) async fn call_tool(env: Env, call: ToolCall, cx: Context) -> Outcome 
     if let Some(ttl) = requested_ttl(call.request())? {
         details.ttl = Some(ttl);
     }
-    let record = start_task(&env, call, cx, details).await?;
-    let mut created = CreateTaskResult::new(task::of_record(&record));
+    let task = start_task(env, call, cx, details, task::of_record).await?;
+    let mut created = CreateTaskResult::new(task);
     if let Some(text) = immediate_response {
         let mut meta = Meta::default();
         meta.insert(meta_key::MODEL_IMMEDIATE_RESPONSE, json!(text));

@@ -124,7 +124,7 @@ impl Waiter<'_> {
         }
         if let Ok(params) = Json::encode(&TaskStatusNotificationParams::new(task.clone())) {
             let notification = Notification::new(STATUS_NOTIFICATION, Some(params));
-            self.cx.send_notification(notification);
+            self.cx.send(notification);
         }
         self.sent = task;
     }
