@@ -1,0 +1,129 @@
+//! OAuth for the bridge itself, and tokens in exchange for those of clients, with `bowline-auth`.
+
+use std::sync::Arc;
+
+use bowline::Result;
+use bowline::client::ServerConfig;
+use bowline_auth::client::{OAuth, RegisteredClient, Secret, SubjectToken, TokenExchange};
+
+use super::{Credentials, url_of, usable};
+use crate::Target;
+use crate::config::{OAuthSettings, TokenExchangeSettings};
+
+/// Completes the OAuth client of a server: the user agent, the store.
+#[derive(Clone, Default)]
+pub(super) struct OAuthSetup(Option<Arc<SetupFn>>);
+
+type SetupFn = dyn Fn(OAuth, &ServerConfig) -> OAuth + Send + Sync;
+
+impl Credentials {
+    /// Completes the OAuth client of each server with `oauth`, which has the settings of the configuration already: for
+    /// the [user agent](OAuth::user_agent) that servers with a user need, and the [store](OAuth::store).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use bowline_auth::client::{FileStore, Loopback};
+    /// use bowline_bridge::credentials::Credentials;
+    ///
+    /// let store = Arc::new(FileStore::new("my-bridge/tokens"));
+    /// let credentials = Credentials::new().oauth(move |oauth, server| {
+    ///     let name = server.name().to_owned();
+    ///     let open = move |url: &str| Ok(eprintln!("To sign in to `{name}`, open {url} in your browser."));
+    ///     oauth.user_agent(Loopback::new(open)).store(store.clone())
+    /// });
+    /// ```
+    pub fn oauth(
+        mut self,
+        setup: impl Fn(OAuth, &ServerConfig) -> OAuth + Send + Sync + 'static,
+    ) -> Self {
+        self.oauth = OAuthSetup(Some(Arc::new(setup)));
+        self
+    }
+}
+
+impl OAuthSetup {
+    /// Returns a target whose connections share one OAuth client.
+    pub(super) fn target(&self, server: ServerConfig, settings: &OAuthSettings) -> Result<Target> {
+        if settings.client_credentials && settings.client_id.is_none() {
+            return Err(misuse("`oauth.clientCredentials` needs `oauth.clientId`"));
+        }
+        let oauth = oauth(url_of(&server)?, settings);
+        let oauth = match &self.0 {
+            Some(setup) => setup(oauth, &server),
+            None => oauth,
+        };
+        let oauth = Arc::new(oauth);
+        let name = server.name().to_owned();
+        Ok(Target::new(name, move |_| {
+            Ok(server.client()?.authorizer(oauth.clone()))
+        }))
+    }
+}
+
+fn oauth(url: &str, settings: &OAuthSettings) -> OAuth {
+    let mut oauth = OAuth::new(url).name("Bowline bridge");
+    if let Some(id) = &settings.client_id {
+        let client = match &settings.issuer {
+            Some(issuer) => RegisteredClient::new(issuer, id),
+            None => RegisteredClient::at_first_issuer(id),
+        };
+        oauth = oauth.client(with_secret(client, settings.client_secret.as_ref()));
+    }
+    if let Some(url) = &settings.client_metadata_url {
+        oauth = oauth.client_metadata(url);
+    }
+    if !settings.scopes.is_empty() {
+        oauth = oauth.scopes(&settings.scopes);
+    }
+    match settings.client_credentials {
+        true => oauth.client_credentials(),
+        false => oauth,
+    }
+}
+
+/// Returns a target whose connections share one exchange, and have one principal each.
+pub(super) fn exchange(server: ServerConfig, settings: &TokenExchangeSettings) -> Result<Target> {
+    let url = url_of(&server)?.to_owned();
+    let mut exchange = TokenExchange::new(&settings.token_endpoint)
+        .resource(settings.resource.as_ref().unwrap_or(&url))
+        .scopes(&settings.scopes);
+    if let Some(id) = &settings.client_id {
+        let client = RegisteredClient::at_first_issuer(id);
+        exchange = exchange.client(with_secret(client, settings.client_secret.as_ref()));
+    }
+    if let Some(audience) = &settings.audience {
+        exchange = exchange.audience(audience);
+    }
+    let exchange = Arc::new(exchange);
+    // Reports an invalid URL now, not at the first request.
+    drop(exchange.authorizer(&url, || Err("not used".into()))?);
+    let name = server.name().to_owned();
+    Ok(Target::with_token(name, move |latest| {
+        let latest = latest.clone();
+        let subject = move || {
+            let token = usable(&latest)?;
+            let principal = token.principal().name().unwrap_or_default();
+            Ok(SubjectToken::new(
+                principal,
+                Secret::new(token.token().expose()),
+            ))
+        };
+        let authorizer = exchange.authorizer(&url, subject)?;
+        Ok(server.client()?.authorizer(authorizer))
+    }))
+}
+
+fn with_secret(client: RegisteredClient, secret: Option<&String>) -> RegisteredClient {
+    match secret {
+        Some(secret) => client.secret(secret),
+        None => client,
+    }
+}
+
+fn misuse(what: &str) -> bowline::Error {
+    bowline::Error::Misuse {
+        what: what.to_owned(),
+    }
+}

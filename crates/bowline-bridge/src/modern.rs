@@ -1,0 +1,408 @@
+//! Calls of modern clients, which are asked by an `input_required` result, and retry with the answers.
+//!
+//! ```text
+//! a modern server asks    its result is passed on, with its state sealed for the client      `r.` + sealed text
+//! a legacy server asks    the call is parked; the state names it                             sealed text
+//! ```
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline::exchange::{
+    Answer, BoxFuture, Context, Outcome, Principal, RawInputRequest, Relay, Request,
+};
+use bowline::seal::Sealer;
+use bowline::{Error, ErrorCode, RpcError};
+use bowline_core::json::Object;
+
+use crate::forward::{self, open_connection, options, outcome, upstream_request};
+use crate::parked::{
+    self, Call, HostSide, KeptNotifications, ParkSettings, ParkedCalls, Resumed, Retry,
+};
+use crate::questions::{AskClient, RegisteredCall};
+use crate::relayed_state::RelayedStates;
+use crate::tasks::{self, TaskScope};
+use crate::upstream::{ConnectionLease, LogLevelUse, Upstream};
+
+/// The calls of modern clients that servers may ask about.
+pub(crate) struct ModernCalls {
+    parked: ParkedCalls<ParkedWork>,
+    states: RelayedStates,
+}
+
+impl ModernCalls {
+    pub(crate) fn new(sealer: Sealer, settings: ParkSettings) -> Self {
+        Self {
+            parked: ParkedCalls::new(sealer.clone(), settings),
+            states: RelayedStates::new(sealer),
+        }
+    }
+
+    /// Returns how many calls to legacy servers have not ended.
+    pub(crate) fn open_calls(&self) -> usize {
+        self.parked.open_calls()
+    }
+
+    /// Forwards a request of a client of either era, with what concerns its tasks translated.
+    pub(crate) async fn respond(
+        &self,
+        upstream: &Arc<Upstream>,
+        request: Request,
+        cx: &Context,
+    ) -> Outcome {
+        let request = match tasks::respond(upstream, request, cx).await {
+            ControlFlow::Continue(request) => request,
+            ControlFlow::Break(outcome) => return outcome,
+        };
+        let dialect = request.caller.dialect;
+        match dialect.is_modern() && dialect.may_need_input(&request.method) {
+            true => Box::pin(self.call(upstream, request, cx)).await,
+            false => Box::pin(forward::forward(upstream, request, cx)).await,
+        }
+    }
+
+    /// Forwards a call of a modern client, or continues one that waited for input.
+    async fn call(&self, upstream: &Arc<Upstream>, mut request: Request, cx: &Context) -> Outcome {
+        if let Some(retry) = Retry::read(&request, cx.principal(), upstream.name())? {
+            if !RelayedStates::is_relayed(retry.state()) {
+                // The answers are sent with this request's token, not with that of the call.
+                upstream.refresh_token(cx);
+                let resumed = self.parked.resume(&retry).await?;
+                return self.resume(resumed, cx).await;
+            }
+            let params =
+                self.states
+                    .open(upstream.name(), &request, cx.principal(), retry.state())?;
+            request.params = params.into();
+        }
+        let lease = upstream.lease(&request, cx).await?;
+        if open_connection(&lease)?.dialect().is_modern() {
+            self.relay(upstream, &lease, request, cx).await
+        } else {
+            self.send(upstream, lease, request, cx).await
+        }
+    }
+
+    /// Forwards a call to a modern server.
+    async fn relay(
+        &self,
+        upstream: &Upstream,
+        lease: &ConnectionLease,
+        request: Request,
+        cx: &Context,
+    ) -> Outcome {
+        let connection = open_connection(lease)?;
+        let sent = upstream_request(connection, request.clone());
+        let mut relay = Relay::open(connection.channel(), sent, options(upstream));
+        match relay.answer(cx).await {
+            Ok(Answer::InputRequired(result)) => {
+                upstream.succeeded();
+                self.states
+                    .seal(upstream.name(), &request, cx.principal(), result)
+            }
+            answer => outcome(upstream, lease.attempt(), answer),
+        }
+    }
+
+    /// Sends a call to a legacy server, after the client has answered what the server asked before.
+    async fn send(
+        &self,
+        upstream: &Arc<Upstream>,
+        lease: ConnectionLease,
+        request: Request,
+        cx: &Context,
+    ) -> Outcome {
+        let call = self.parked.open_call(&request, cx.principal());
+        if upstream.has_asked() {
+            call.reserve()?;
+        }
+        let unsent = UnsentCall {
+            upstream: upstream.clone(),
+            lease,
+            tasks: TaskScope::of(upstream, cx),
+            request,
+            principal: cx.principal().clone(),
+            states: self.states.clone(),
+        };
+        let questions = open_connection(&unsent.lease)?.questions();
+        let has_held = questions.release_held(|| Arc::new(ParkedClient::new(&call, upstream)));
+        if has_held {
+            // The server may withdraw the question at this moment.
+            let ready = tokio::time::timeout(HELD_QUESTION_TIME, call.question_asked()).await;
+            if ready.is_ok() {
+                return call.park(ParkedWork::Unsent(unsent));
+            }
+        }
+        let sent = unsent.send(&call).await?;
+        self.wait(call, sent, cx).await
+    }
+
+    /// Waits for the answer, or parks the call when the server asks.
+    async fn wait(&self, call: Call<ParkedWork>, mut sent: SentCall, cx: &Context) -> Outcome {
+        let asked = async {
+            call.questions_ready().await;
+            // A server that asks several questions at once sends one after the other.
+            tokio::time::sleep(MORE_QUESTIONS_TIME).await;
+            // It may have withdrawn the first one meanwhile.
+            call.questions_ready().await;
+        };
+        let outcome = tokio::select! {
+            biased;
+            outcome = sent.outcome(cx) => outcome,
+            () = asked => return call.park(ParkedWork::Sent(sent)),
+        };
+        call.finish();
+        tasks::explain_refusal(&sent.lease.lease, &sent.request, outcome).await
+    }
+
+    async fn resume(&self, resumed: Resumed<ParkedWork>, cx: &Context) -> Outcome {
+        match resumed {
+            Resumed::Answered {
+                outcome,
+                notifications,
+            } => {
+                notifications
+                    .into_iter()
+                    .for_each(|notification| cx.send(notification));
+                outcome
+            }
+            Resumed::Running {
+                call,
+                upstream,
+                notifications,
+            } => {
+                notifications
+                    .into_iter()
+                    .for_each(|notification| cx.send(notification));
+                let sent = match upstream {
+                    ParkedWork::Sent(sent) => sent,
+                    ParkedWork::Unsent(unsent) => {
+                        unsent.answers_sent().await;
+                        unsent.send(&call).await?
+                    }
+                };
+                self.wait(call, sent, cx).await
+            }
+        }
+    }
+}
+
+/// A call that is parked.
+enum ParkedWork {
+    Sent(SentCall),
+    /// The server asked before it was sent.
+    Unsent(UnsentCall),
+}
+
+/// A call that was sent to a legacy server, with what must live as long as it.
+struct SentCall {
+    relay: Relay,
+    _registered: RegisteredCall,
+    _log_level: Option<LogLevelUse>,
+    upstream: Arc<Upstream>,
+    lease: CallLease,
+    tasks: TaskScope,
+    /// The request of the client.
+    request: Request,
+    principal: Principal,
+    states: RelayedStates,
+}
+
+impl SentCall {
+    /// Waits for the answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: as [`Relay::answer`].
+    async fn outcome(&mut self, cx: &Context) -> Outcome {
+        let answer = self.relay.answer(cx).await;
+        self.lease.is_answered = matches!(answer, Ok(_) | Err(Error::Rpc(_)));
+        match answer {
+            // A legacy server that wants the user to open a URL first, and the call to be made again.
+            Ok(Answer::InputRequired(result)) => {
+                let upstream = self.upstream.name();
+                self.states
+                    .seal(upstream, &self.request, &self.principal, result)
+            }
+            answer => {
+                let attempt = self.lease.lease.attempt();
+                let outcome = outcome(&self.upstream, attempt, answer).map_err(to_modern_error);
+                tasks::convert_answer(&self.tasks, &self.lease.lease, &self.request, outcome)
+            }
+        }
+    }
+}
+
+/// The lease of a call that was sent. If the call is abandoned, the server may still ask about it, and would seem to ask
+/// about the next call.
+struct CallLease {
+    lease: Arc<ConnectionLease>,
+    is_answered: bool,
+}
+
+impl Drop for CallLease {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.lease.abandoned();
+        }
+    }
+}
+
+struct UnsentCall {
+    upstream: Arc<Upstream>,
+    lease: ConnectionLease,
+    tasks: TaskScope,
+    request: Request,
+    principal: Principal,
+    states: RelayedStates,
+}
+
+impl UnsentCall {
+    /// Waits until the answers to what the server asked before are on their way, for they decide how it handles the
+    /// call. There may be other questions, about other calls, so it does not wait for long.
+    async fn answers_sent(&self) {
+        let Some(connection) = self.lease.get() else {
+            return;
+        };
+        let mut ticks = tokio::time::interval(Duration::from_millis(1));
+        let sent = async {
+            while connection.channel().unanswered_requests() > 0 {
+                ticks.tick().await;
+            }
+        };
+        // An error means that it waited long enough.
+        let _ = tokio::time::timeout(ANSWERS_SENT_TIME, sent).await;
+    }
+
+    async fn send(self, call: &Call<ParkedWork>) -> Result<SentCall, RpcError> {
+        let Self {
+            upstream,
+            lease,
+            tasks,
+            request,
+            principal,
+            states,
+        } = self;
+        let (relay, registered, log_level) = {
+            let connection = open_connection(&lease)?;
+            let log_level = connection.set_log_level(&request.caller).await;
+            let sent = upstream_request(connection, request.clone());
+            let client = Arc::new(ParkedClient::new(call, &upstream));
+            let open = || Relay::open(connection.channel(), sent, options(&upstream));
+            let id = |relay: &Relay| relay.request_id().cloned();
+            let (relay, registered) = connection.questions().register(client, open, id);
+            (relay, registered, log_level)
+        };
+        Ok(SentCall {
+            relay,
+            _registered: registered,
+            _log_level: log_level,
+            upstream,
+            lease: CallLease {
+                lease: Arc::new(lease),
+                is_answered: false,
+            },
+            tasks,
+            request,
+            principal,
+            states,
+        })
+    }
+}
+
+impl parked::Upstream for ParkedWork {
+    async fn outcome(&mut self, kept: &Arc<KeptNotifications>) -> Outcome {
+        match self {
+            Self::Sent(sent) => {
+                let id = sent
+                    .relay
+                    .request_id()
+                    .cloned()
+                    .unwrap_or_else(|| "parked".into());
+                let cx = Context::new(id, &sent.request, kept.clone());
+                sent.outcome(&cx).await
+            }
+            Self::Unsent(_) => std::future::pending().await,
+        }
+    }
+
+    fn may_have_run(&self) -> bool {
+        matches!(self, Self::Sent(_))
+    }
+
+    fn server(&self) -> &str {
+        match self {
+            Self::Sent(sent) => sent.upstream.name(),
+            Self::Unsent(unsent) => unsent.upstream.name(),
+        }
+    }
+
+    fn cancel(self, reason: &str) {
+        if let Self::Sent(sent) = self {
+            sent.relay.cancel(reason);
+        }
+    }
+}
+
+/// The client of a call that can be parked.
+struct ParkedClient {
+    host_side: HostSide<ParkedWork>,
+    upstream: Arc<Upstream>,
+}
+
+impl ParkedClient {
+    fn new(call: &Call<ParkedWork>, upstream: &Arc<Upstream>) -> Self {
+        Self {
+            host_side: call.host_side(),
+            upstream: upstream.clone(),
+        }
+    }
+}
+
+impl AskClient for ParkedClient {
+    fn ask(&self, question: RawInputRequest) -> BoxFuture<'_, Outcome> {
+        self.upstream.set_has_asked();
+        Box::pin(self.host_side.question(question))
+    }
+}
+
+/// Returns the modern form of an error with which a legacy server names the capabilities that the client lacks. Legacy
+/// versions have no code for it, so Bowline's servers send that of invalid params with the same data.
+fn to_modern_error(mut error: RpcError) -> RpcError {
+    let data = error.data.as_ref().map(Object::read);
+    let names_capabilities =
+        matches!(data, Some(Ok(data)) if data.member("requiredCapabilities").is_some());
+    if error.code == ErrorCode::INVALID_PARAMS && names_capabilities {
+        error.code = ErrorCode::MISSING_CLIENT_CAPABILITY;
+    }
+    error
+}
+
+/// How long a call waits for further questions before it is parked.
+const MORE_QUESTIONS_TIME: Duration = Duration::from_millis(5);
+/// How long a call waits until the answers before it are on their way.
+const ANSWERS_SENT_TIME: Duration = Duration::from_millis(200);
+/// How long a question that is about to be put may take to arrive.
+const HELD_QUESTION_TIME: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use bowline::Json;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_error_that_names_required_capabilities_gets_the_modern_code() {
+        let error = |data| {
+            let error = RpcError::invalid_params("no").with_data(Json::from(data));
+            to_modern_error(error).code
+        };
+
+        let missing = json!({"requiredCapabilities": {"sampling": {}}});
+        assert_eq!(error(missing), ErrorCode::MISSING_CLIENT_CAPABILITY);
+        assert_eq!(error(json!({"other": 1})), ErrorCode::INVALID_PARAMS);
+        assert_eq!(error(json!(1)), ErrorCode::INVALID_PARAMS);
+    }
+}

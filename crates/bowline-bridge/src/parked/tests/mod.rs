@@ -1,0 +1,7 @@
+//! Parked calls with keepers, in a paused clock.
+
+mod fake;
+mod keepers;
+mod notifications;
+mod simulation;
+mod threads;

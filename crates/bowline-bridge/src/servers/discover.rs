@@ -1,0 +1,109 @@
+//! The merged `server/discover`.
+
+use bowline::exchange::{Dialects, Outcome};
+use bowline::{Json, RpcError};
+use bowline_core::json::Object;
+use bowline_types::Meta;
+
+use super::front_request::{FrontRequest, OwnedTask, within};
+use super::set::Introduction;
+use crate::bridge::identity;
+use crate::config::StalePolicy;
+use crate::many::merge_introductions;
+use crate::tasks;
+
+impl FrontRequest {
+    /// Answers with what all servers say about themselves. One that does not answer in time is taken as it last was, or
+    /// may have everything.
+    pub(super) async fn discover(&self, versions: &Dialects) -> Outcome {
+        let requested: Vec<_> = self
+            .usable()
+            .map(|entry| {
+                let (front, requested) = (self.clone(), entry.clone());
+                let limit = entry.settings().list_timeout;
+                let limit = limit.min(entry.settings().connect_timeout);
+                let connected =
+                    async move { within(limit, &requested, front.connect(&requested)).await };
+                (entry, OwnedTask::spawn(connected))
+            })
+            .collect();
+        let mut is_complete = true;
+        let mut parts = Vec::with_capacity(requested.len());
+        for (entry, connected) in requested {
+            let connected = connected.join().await;
+            if let Err(error) = &connected {
+                tracing::warn!(server = entry.name(), %error, "a server is missing in the handshake");
+            }
+            is_complete &= connected.is_ok();
+            let shows = connected.is_ok() || entry.settings().stale == StalePolicy::Show;
+            let introduction = entry.introduction().filter(|_| shows);
+            let part = introduction.map(|it| self.converted(&it));
+            let part = part.unwrap_or_else(|| Json::from_static(UNKNOWN));
+            parts.push((entry.name(), part));
+        }
+        let parts = parts.iter().map(|(server, part)| (*server, part));
+        let instructions = self.set.config().settings().instructions.as_deref();
+        let merged = merge_introductions(self.set.names(), parts, &[], instructions);
+        self.finish_introduction(&merged, is_complete, versions)
+    }
+
+    /// Returns what a server says about itself, with its tasks in the form of the client's version.
+    fn converted(&self, introduction: &Introduction) -> Json {
+        let Ok(mut object) = Object::read(&introduction.result) else {
+            return introduction.result.clone();
+        };
+        let client = self.request.caller.dialect;
+        tasks::convert_offer(&mut object, introduction.dialect, client);
+        object.to_json()
+    }
+
+    fn finish_introduction(
+        &self,
+        merged: &Json,
+        is_complete: bool,
+        versions: &Dialects,
+    ) -> Outcome {
+        let mut object =
+            Object::read(merged).map_err(|error| RpcError::internal(error.to_string()))?;
+        let versions: Vec<_> = versions.iter().map(|dialect| dialect.version).collect();
+        if let Ok(versions) = Json::encode(&versions) {
+            object.set("supportedVersions", versions);
+        }
+        if let Some(capabilities) = object.member("capabilities") {
+            let capabilities = with_list_changes(capabilities);
+            object.set("capabilities", capabilities);
+        }
+        let mut meta = Meta::default();
+        meta.set_server_info(&identity(self.set.config().settings().name.as_deref()));
+        if let Ok(meta) = Json::encode(&meta) {
+            object.set("_meta", meta);
+        }
+        if !is_complete {
+            object.set("ttlMs", Json::from_static("0"));
+        }
+        if !is_complete || self.is_private() {
+            object.set("cacheScope", Json::from_static("\"private\""));
+        }
+        Ok(object.to_json())
+    }
+}
+
+/// Declares changes of every list: a reload changes lists of servers that never do.
+fn with_list_changes(capabilities: &Json) -> Json {
+    let Ok(mut object) = Object::read(capabilities) else {
+        return capabilities.clone();
+    };
+    for list in ["tools", "prompts", "resources"] {
+        let Some(declared) = object.member(list).cloned() else {
+            continue;
+        };
+        if let Ok(mut declared) = Object::read(&declared) {
+            declared.set("listChanged", Json::from_static("true"));
+            object.set(list, declared.to_json());
+        }
+    }
+    object.to_json()
+}
+
+/// What a server may have that was never reached. A legacy client is told once, and the server may come later.
+const UNKNOWN: &str = r#"{"capabilities":{"tools":{},"prompts":{},"resources":{}}}"#;

@@ -1,0 +1,135 @@
+//! [`FrontRequest`]: a request of a client, with the servers of the configuration in which it arrived.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline::exchange::{Principal, Request};
+use bowline::{Context, Json, RpcError};
+use bowline_types::{DiscoverRequest, Method};
+use tokio::task::JoinHandle;
+
+use super::{ServerEntry, ServerMemory, ServerSet, TaskIds};
+use crate::forward::{forward, open_connection};
+use crate::front::FrontConnection;
+
+/// A request of a client, with the servers of the configuration in which it arrived.
+#[derive(Clone)]
+pub(super) struct FrontRequest {
+    pub(super) set: Arc<ServerSet>,
+    pub(super) memory: Arc<ServerMemory>,
+    pub(super) request: Request,
+    pub(super) cx: Context,
+    pub(super) principal: Principal,
+}
+
+impl FrontRequest {
+    pub(super) fn new(
+        set: Arc<ServerSet>,
+        memory: Arc<ServerMemory>,
+        request: Request,
+        cx: Context,
+    ) -> Self {
+        let principal = match cx.principal().name() {
+            Some(_) => cx.principal().clone(),
+            // A subscription on behalf of a legacy client has no principal of its own.
+            None => FrontConnection::of(&cx)
+                .map_or_else(Principal::anonymous, |front| front.principal(&cx).clone()),
+        };
+        Self {
+            set,
+            memory,
+            request,
+            cx,
+            principal,
+        }
+    }
+
+    /// Returns the servers that the principal may use, in the order in which lists are merged.
+    pub(super) fn usable(&self) -> impl Iterator<Item = &Arc<ServerEntry>> {
+        self.set.usable(&self.principal)
+    }
+
+    /// Returns whether the principal may use a server.
+    pub(super) fn is_usable(&self, server: &str) -> bool {
+        let entry = self.set.get(server);
+        entry.is_some_and(|entry| entry.settings().access.admits(&self.principal))
+    }
+
+    pub(super) fn task_ids(&self) -> TaskIds<'_> {
+        let separator = &self.set.config().settings().separator;
+        TaskIds::new(self.set.names(), separator)
+    }
+
+    /// Returns whether answers depend on the principal.
+    pub(super) fn is_private(&self) -> bool {
+        self.usable().any(|entry| {
+            entry.settings().access.depend_on_principal() || entry.upstream().is_per_principal()
+        }) || self.usable().count() < self.set.names().servers().count()
+    }
+
+    /// Connects to a server, and keeps what it says about itself.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does not stop a connection that is being opened: a server that takes longer to start than a
+    /// list waits for it would otherwise never be there.
+    pub(super) async fn connect(&self, entry: &Arc<ServerEntry>) -> Result<(), RpcError> {
+        let (entry, request, cx) = (entry.clone(), self.request.clone(), self.cx.clone());
+        let connecting = tokio::spawn(async move {
+            let lease = entry.upstream().lease(&request, &cx).await?;
+            let connection = open_connection(&lease)?;
+            let dialect = connection.dialect();
+            match connection.channel().introduction() {
+                Some(introduction) => entry.set_introduction(introduction, dialect),
+                // A client whose version is fixed sends no handshake.
+                None if entry.introduction().is_none() => {
+                    let params = Json::empty_object();
+                    let discover = Request::new(DiscoverRequest::NAME, params, request.caller);
+                    let introduction = forward(entry.upstream(), discover, &cx).await?;
+                    entry.set_introduction(&introduction, dialect);
+                }
+                None => {}
+            }
+            Ok(())
+        });
+        let connected = connecting.await;
+        connected.unwrap_or_else(|error| Err(RpcError::internal(error.to_string())))
+    }
+}
+
+/// A task that is aborted when this is dropped.
+pub(super) struct OwnedTask<T>(JoinHandle<Result<T, RpcError>>);
+
+impl<T: Send + 'static> OwnedTask<T> {
+    pub(super) fn spawn(
+        future: impl Future<Output = Result<T, RpcError>> + Send + 'static,
+    ) -> Self {
+        Self(tokio::spawn(future))
+    }
+
+    pub(super) async fn join(mut self) -> Result<T, RpcError> {
+        let joined = (&mut self.0).await;
+        joined.unwrap_or_else(|error| Err(RpcError::internal(error.to_string())))
+    }
+}
+
+impl<T> Drop for OwnedTask<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Waits for the answer of a server, up to `limit`.
+pub(super) async fn within<T>(
+    limit: Duration,
+    entry: &ServerEntry,
+    answer: impl Future<Output = Result<T, RpcError>>,
+) -> Result<T, RpcError> {
+    let answer = tokio::time::timeout(limit, answer).await;
+    answer.unwrap_or_else(|_| {
+        let name = entry.name();
+        Err(RpcError::internal(format!(
+            "upstream `{name}`: no answer within {limit:?}"
+        )))
+    })
+}

@@ -1,0 +1,151 @@
+//! [`UpstreamConnection`]: an open connection to an upstream, and what the bridge knows about it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bowline::Json;
+use bowline::client::Connection;
+use bowline::exchange::{CallOptions, Caller, Channel, Dialect, Request};
+use bowline::types::{LoggingLevel, Method, SetLevelRequest, SetLevelRequestParams};
+use bowline_core::era::RequestConverter;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::closing::ClosingConnections;
+use super::log_levels::{LogLevelUse, LogLevels};
+use crate::questions::Questions;
+use crate::tasks::{self, ToolSupport};
+
+/// An open connection to an upstream.
+pub(crate) struct UpstreamConnection {
+    connection: Connection,
+    /// The calls in flight, for the requests of a legacy server.
+    questions: Arc<Questions>,
+    /// Callers of the front, and the same callers in the version of this connection.
+    callers: Mutex<Vec<(Arc<Caller>, Arc<Caller>)>>,
+    /// The log levels of the calls in flight.
+    log_levels: Arc<LogLevels>,
+    /// The log level that a legacy server was told.
+    told_level: tokio::sync::Mutex<Option<LoggingLevel>>,
+    /// Closes the connection when this is dropped.
+    closing: Arc<ClosingConnections>,
+    /// The tools of a legacy server that run as tasks.
+    tool_support: ToolSupport,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl UpstreamConnection {
+    pub(crate) fn new(
+        connection: Connection,
+        questions: Arc<Questions>,
+        closing: Arc<ClosingConnections>,
+        permit: OwnedSemaphorePermit,
+    ) -> Self {
+        Self {
+            connection,
+            questions,
+            callers: Mutex::default(),
+            log_levels: Arc::default(),
+            told_level: tokio::sync::Mutex::default(),
+            closing,
+            tool_support: ToolSupport::default(),
+            _permit: permit,
+        }
+    }
+
+    pub(crate) fn channel(&self) -> &Connection {
+        &self.connection
+    }
+
+    pub(crate) fn questions(&self) -> &Arc<Questions> {
+        &self.questions
+    }
+
+    pub(crate) fn tool_support(&self) -> &ToolSupport {
+        &self.tool_support
+    }
+
+    pub(crate) fn dialect(&self) -> &'static Dialect {
+        self.connection.dialect()
+    }
+
+    /// Returns a caller of the front in the version of this connection. The same `Arc` for the same caller: the
+    /// transports cache what they encode of it.
+    pub(crate) fn caller(&self, front: &Arc<Caller>) -> Arc<Caller> {
+        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = callers
+            .iter()
+            .position(|(known, _)| Arc::ptr_eq(known, front));
+        if let Some(known) = known {
+            return callers[known].1.clone();
+        }
+        let mut caller = Caller::clone(&RequestConverter::default().convert_caller(front.clone()));
+        if self.dialect().is_modern() {
+            // A legacy client gets log messages without asking for them, and a modern server sends none unasked.
+            caller.log_level = caller.least_log_level();
+        }
+        tasks::fit_caller(&mut caller, self.dialect());
+        caller.dialect = self.dialect();
+        let caller = Arc::new(caller);
+        if callers.len() == KNOWN_CALLERS {
+            callers.remove(0);
+        }
+        callers.push((front.clone(), caller.clone()));
+        caller
+    }
+
+    /// Tells a legacy server the most talkative log level of its present callers, before a request of one of them, which
+    /// counts as present until the guard is dropped. Modern requests carry the level themselves.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future cancels what it sent; the next request sends it again.
+    pub(crate) async fn set_log_level(&self, caller: &Arc<Caller>) -> Option<LogLevelUse> {
+        let level = caller.log_level.filter(|_| !self.dialect().is_modern())?;
+        if !self.has_logging() {
+            return None;
+        }
+        let present = LogLevelUse::new(&self.log_levels, level);
+        let mut told = self.told_level.lock().await;
+        let level = match self.questions.has_owner() {
+            // The only caller, whose older requests do not keep a level that it has changed.
+            true => level,
+            false => self.log_levels.most_talkative().unwrap_or(level),
+        };
+        if *told == Some(level) {
+            return Some(present);
+        }
+        let params = Json::encode(&SetLevelRequestParams::new(level));
+        let params = params.unwrap_or_else(|_| Json::empty_object());
+        let request = Request::new(SetLevelRequest::NAME, params, self.caller(caller));
+        let mut options = CallOptions::default();
+        options.timeout = Some(LOG_LEVEL_TIMEOUT);
+        if let Err(error) = self.connection.open(request, options).answer().await {
+            tracing::debug!(%error, "failed to set the log level of an upstream");
+        }
+        // Also after a failure: the next call must not wait for the timeout again.
+        *told = Some(level);
+        Some(present)
+    }
+
+    fn has_logging(&self) -> bool {
+        #[derive(serde::Deserialize)]
+        struct Introduction {
+            capabilities: Capabilities,
+        }
+        #[derive(serde::Deserialize)]
+        struct Capabilities {
+            logging: Option<serde::de::IgnoredAny>,
+        }
+        let introduction = self.connection.introduction();
+        let introduction = introduction.and_then(|json| json.decode::<Introduction>().ok());
+        introduction.is_some_and(|introduction| introduction.capabilities.logging.is_some())
+    }
+}
+
+impl Drop for UpstreamConnection {
+    fn drop(&mut self) {
+        self.closing.close(self.connection.clone());
+    }
+}
+
+const KNOWN_CALLERS: usize = 8;
+const LOG_LEVEL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);

@@ -1,0 +1,142 @@
+//! Clients that open too much, and go without a word.
+
+use std::time::Duration;
+
+use bowline::prelude::*;
+use bowline::testing::{ResourceCounts, eventually};
+use bowline::types::SubscriptionFilter;
+use bowline::wire;
+use serde_json::json;
+
+use crate::scripted::{LEGACY, MODERN, bridge, builder, over_http, text, user};
+
+#[tokio::test(start_paused = true)]
+async fn a_legacy_client_that_ends_its_session_ends_its_connection_to_the_server() {
+    let (bridge, mut upstreams) = bridge();
+    let service = bridge.http();
+    let connect = tokio::spawn(async move { over_http(&service, LEGACY).await });
+    let mut upstream = upstreams.accept().await;
+    let client = connect.await.unwrap().unwrap();
+    let call = tokio::spawn(client.call_tool("wait", ()).start());
+    let id = upstream.expect("tools/call").await.hold();
+
+    client.close().await.unwrap();
+
+    let rest = upstream.receive_to_end().await;
+    assert!(rest.len() <= 1, "{rest:?}");
+    assert!(
+        rest.iter().all(|it| it["params"]["requestId"] == json!(id)),
+        "{rest:?}"
+    );
+    assert!(call.await.unwrap().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_legacy_client_that_drops_its_wire_leaves_nothing_behind() {
+    let (bridge, mut upstreams) = bridge();
+    // The task that closes idle connections starts with the first request.
+    let before = ResourceCounts::now();
+    let (near, far) = wire::memory();
+    let served = tokio::spawn(bridge.wire().serve(far));
+    let connect =
+        tokio::spawn(async move { Client::from_wire(near).protocol_version(LEGACY).await });
+    let mut upstream = upstreams.accept().await;
+    let client = connect.await.unwrap().unwrap();
+    let call = tokio::spawn(client.call_tool("wait", ()).start());
+    let _ = upstream.expect("tools/call").await.hold();
+
+    drop(client);
+    call.abort();
+
+    upstream.receive_to_end().await;
+    served.await.unwrap().unwrap();
+    drop(bridge);
+    let is_clean = eventually(|| ResourceCounts::now().tasks == before.tasks).await;
+    assert!(is_clean, "{:?}", ResourceCounts::now().since(before));
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_of_legacy_clients_count_against_the_limit_and_are_free_again_afterwards() {
+    let (builder, mut upstreams) = builder();
+    let bridge = builder.max_connections(2).build();
+    let connect = || Client::in_process(&bridge).protocol_version(LEGACY);
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        let connect = tokio::spawn(connect().into_future());
+        let upstream = upstreams.accept().await;
+        clients.push((connect.await.unwrap().unwrap(), upstream));
+    }
+
+    let refused = connect().await.unwrap_err().to_string();
+    let (client, mut upstream) = clients.pop().unwrap();
+    drop(client);
+    upstream.receive_to_end().await;
+    let third = tokio::spawn(connect().into_future());
+    let _third = upstreams.accept().await;
+
+    assert!(refused.contains("the limit of 2 connections"), "{refused}");
+    third.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn legacy_clients_that_vanish_without_a_word_make_room_for_others() {
+    let (builder, mut upstreams) = builder();
+    let bridge = builder.max_connections(4).build();
+    let service = bridge.http();
+    let mut vanished = Vec::new();
+
+    for _ in 0..20 {
+        let connect = tokio::spawn(over_http(&service, LEGACY).into_future());
+        let upstream = upstreams.accept().await;
+        // Kept: a client that is dropped would end its session.
+        vanished.push((connect.await.unwrap().unwrap(), upstream));
+    }
+
+    assert!(bridge.usage().connections <= 4, "{:?}", bridge.usage());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_uses_the_connection_of_the_calls_that_follow_and_precede_it() {
+    let (bridge, mut upstreams) = bridge();
+    let client = over_http(&bridge.http(), MODERN).host(user("Ada"));
+    let client = client.await.unwrap();
+    let first = tokio::spawn(client.call_tool("wait", ()).start());
+    let mut upstream = upstreams.accept().await;
+    let waiting = upstream.expect("tools/call").await.hold();
+
+    let mut filter = SubscriptionFilter::default();
+    filter.tools_list_changed = Some(true);
+    let mut subscription = client.subscribe(filter).await.unwrap();
+    upstream.answer(waiting, text("first"));
+    first.await.unwrap().unwrap();
+    let second = tokio::spawn(client.call_tool("add tool", ()).start());
+    upstream.expect("tools/call").await.answer(text("second"));
+    upstream.notify("notifications/tools/list_changed", json!({}));
+
+    second.await.unwrap().unwrap();
+    subscription.next().await.unwrap();
+    assert!(
+        upstreams.is_empty(),
+        "the bridge opened a second connection"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_is_closed_when_it_was_idle_and_not_while_a_subscription_uses_it() {
+    let (builder, mut upstreams) = builder();
+    let bridge = builder.idle_timeout(Duration::from_secs(20)).build();
+    let client = over_http(&bridge.http(), MODERN).host(user("Ada"));
+    let client = client.await.unwrap();
+    let mut filter = SubscriptionFilter::default();
+    filter.tools_list_changed = Some(true);
+    let subscribing = client.subscribe(filter);
+    let subscribing = tokio::spawn(subscribing.into_future());
+    let mut upstream = upstreams.accept().await;
+    let subscription = subscribing.await.unwrap().unwrap();
+
+    tokio::time::advance(Duration::from_secs(600)).await;
+    upstream.expect_nothing().await;
+    drop(subscription);
+
+    assert!(upstream.receive_to_end().await.is_empty());
+}

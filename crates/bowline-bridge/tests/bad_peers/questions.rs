@@ -1,0 +1,237 @@
+//! Questions that are asked at the wrong time, or are about the call of another client.
+
+use std::time::Duration;
+
+use bowline::testing::{ScriptedPeer, scripted_peer};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::scripted::{MODERN, bridge, builder, bystander, elicitation, over_http, text, user};
+
+#[tokio::test(start_paused = true)]
+async fn a_question_about_an_abandoned_call_is_refused_and_does_not_reach_the_next_client() {
+    let (bridge, mut upstreams) = bridge();
+    let service = bridge.http();
+    let ada = over_http(&service, MODERN).host(user("Ada")).await.unwrap();
+    let eve = over_http(&service, MODERN).host(bystander()).await.unwrap();
+    let call = tokio::spawn(ada.call_tool("greet", ()).start());
+    let mut upstream = upstreams.accept().await;
+    let id = upstream.expect("tools/call").await.hold();
+    call.abort();
+    upstream.expect_cancel(&id).await;
+
+    // The server has not read the cancel yet, or ignores it.
+    let asked = Instant::now();
+    upstream.send_json(&elicitation("late"));
+    let refusal = upstream.next_message().await;
+    assert!(
+        asked.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        asked.elapsed()
+    );
+    tokio::time::advance(Duration::from_secs(10)).await;
+    let next = tokio::spawn(eve.call_tool("echo", ()).start());
+    upstream.expect("tools/call").await.answer(text("eve"));
+
+    assert_eq!(refusal["id"], "late");
+    assert_eq!(refusal["error"]["code"], -32603, "{refusal}");
+    assert_eq!(next.await.unwrap().unwrap().text(), "eve");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_during_a_request_that_cannot_wait_for_input_is_refused_at_once() {
+    let (bridge, mut upstreams) = bridge();
+    let client = over_http(&bridge.http(), MODERN).host(bystander());
+    let client = client.await.unwrap();
+    let lister = client.clone();
+    let list = tokio::spawn(async move { lister.list_tools().await });
+    let mut upstream = upstreams.accept().await;
+    let id = upstream.expect("tools/list").await.hold();
+    let asked = Instant::now();
+
+    upstream.send_json(&elicitation("listing"));
+    let refusal = upstream.next_message().await;
+    upstream.answer(id, json!({"tools": []}));
+
+    assert_eq!(refusal["error"]["code"], -32603, "{refusal}");
+    assert!(
+        asked.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        asked.elapsed()
+    );
+    list.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_vanishes_while_its_call_is_parked_costs_the_timeout_and_nothing_more() {
+    let (builder, mut upstreams) = builder();
+    let bridge = builder.park_timeout(Duration::from_secs(20)).build();
+    let service = bridge.http();
+    let connect = over_http(&service, MODERN)
+        .host(bowline::client::Host::new().elicitation(async |_| std::future::pending().await));
+    let client = connect.await.unwrap();
+    let call = tokio::spawn(client.call_tool("greet", ()).start());
+    let mut upstream = upstreams.accept().await;
+    let id = upstream.expect("tools/call").await.hold();
+    upstream.send_json(&elicitation("name"));
+    for _ in 0..100 {
+        tokio::time::advance(Duration::from_millis(10)).await;
+    }
+    assert_eq!(service.in_flight(), 0, "the call is not parked");
+    call.abort();
+    drop(client);
+
+    let mut ended = [upstream.next_message().await, upstream.next_message().await];
+
+    ended.sort_by_key(|message| message["id"].is_string());
+    let [cancel, refusal] = ended;
+    assert_eq!(cancel["method"], "notifications/cancelled");
+    assert_eq!(cancel["params"]["requestId"], json!(id));
+    assert_eq!(refusal["error"]["code"], -32603, "{refusal}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_of_two_clients_with_one_principal_do_not_cross() {
+    let (bridge, mut upstreams) = bridge();
+    let service = bridge.http();
+    let names = ["Ada", "Bea", "Cleo", "Dora"];
+    let mut calls = Vec::new();
+    for name in names {
+        let client = over_http(&service, MODERN).host(user(name)).await.unwrap();
+        let called = json!({"caller": name});
+        calls.push(tokio::spawn(client.call_tool("greet", called).start()));
+    }
+
+    for _ in names {
+        let mut upstream = upstreams.accept().await;
+        tokio::spawn(async move {
+            let call = upstream.expect("tools/call").await;
+            let caller = call.params()["arguments"]["caller"].clone();
+            let id = call.hold();
+            upstream.send_json(&elicitation("name"));
+            let answer = upstream.next_message().await;
+            let reply = format!("{} is {}", caller, answer["result"]["content"]["name"]);
+            upstream.answer(id, text(&reply));
+            // Kept open: its calls end before the connection.
+            upstream.receive_to_end().await;
+        });
+    }
+
+    for (name, call) in names.into_iter().zip(calls) {
+        let reply = call.await.unwrap().unwrap();
+        assert_eq!(reply.text(), format!("\"{name}\" is \"{name}\""));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_questions_outside_of_calls_is_held_up_to_a_limit_and_then_refused() {
+    let (bridge, mut upstreams) = bridge();
+    let client = over_http(&bridge.http(), MODERN).host(bystander());
+    let client = client.await.unwrap();
+    let lister = client.clone();
+    let list = tokio::spawn(async move { lister.list_tools().await });
+    let mut upstream = upstreams.accept().await;
+    upstream
+        .expect("tools/list")
+        .await
+        .answer(json!({"tools": []}));
+    list.await.unwrap().unwrap();
+
+    let mut refused = 0;
+    for number in 0..200 {
+        upstream.send_json(&elicitation(&format!("q{number}")));
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..200 {
+        let answer = upstream.next_message().await;
+        refused += usize::from(answer["error"].is_object());
+    }
+
+    assert_eq!(refused, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_the_server_withdraws_is_not_put_to_the_client() {
+    let (bridge, mut upstreams) = bridge();
+    let client = over_http(&bridge.http(), MODERN).host(bystander());
+    let client = client.await.unwrap();
+    let lister = client.clone();
+    let list = tokio::spawn(async move { lister.list_tools().await });
+    let mut upstream = upstreams.accept().await;
+    upstream
+        .expect("tools/list")
+        .await
+        .answer(json!({"tools": []}));
+    list.await.unwrap().unwrap();
+    upstream.send_json(&elicitation("withdrawn"));
+    upstream.notify("notifications/cancelled", json!({"requestId": "withdrawn"}));
+    tokio::time::advance(Duration::from_millis(1)).await;
+
+    let call = tokio::spawn(client.call_tool("echo", ()).start());
+
+    upstream.expect("tools/call").await.answer(text("unasked"));
+    assert_eq!(call.await.unwrap().unwrap().text(), "unasked");
+}
+
+/// Sends a call as a modern client that can be asked, with these further params.
+fn send_call(client: &mut ScriptedPeer, id: &str, further: &Value) {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
+    });
+    let mut params = json!({"name": "greet", "arguments": {}, "_meta": meta});
+    for (name, value) in further.as_object().unwrap() {
+        params[name] = value.clone();
+    }
+    let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
+    client.send_json(&call);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_state_is_refused_if_it_is_forged_or_of_another_call_and_is_used_once() {
+    let (bridge, mut upstreams) = bridge();
+    let (wire, mut client) = scripted_peer();
+    tokio::spawn(bridge.wire().serve(wire));
+    send_call(&mut client, "first", &json!({}));
+    let mut upstream = upstreams.accept().await;
+    let id = upstream.expect("tools/call").await.hold();
+    upstream.send_json(&elicitation("name"));
+    let asked = client.next_message().await;
+    let state = asked["result"]["requestState"].as_str().unwrap();
+    let key = asked["result"]["inputRequests"].as_object().unwrap();
+    let key = key.keys().next().unwrap();
+    let answers = json!({key: {"action": "accept", "content": {"name": "Ada"}}});
+    let retry = |state: &str| json!({"requestState": state, "inputResponses": answers});
+
+    let mut forged = state.to_owned().into_bytes();
+    forged[60] = if forged[60] == b'A' { b'B' } else { b'A' };
+    let forged = String::from_utf8(forged).unwrap();
+    let mut other_call = retry(state);
+    other_call["arguments"] = json!({"other": true});
+    let refused = [
+        retry(&forged),
+        retry(""),
+        retry("r."),
+        retry("r.AAAA"),
+        other_call,
+    ];
+    for further in &refused {
+        send_call(&mut client, "refused", further);
+        let answer = client.next_message().await;
+        assert_eq!(answer["error"]["code"], -32602, "{further} {answer}");
+    }
+    send_call(&mut client, "retry", &retry(state));
+    send_call(&mut client, "again", &retry(state));
+    let again = client.next_message().await;
+    let answered = upstream.next_message().await;
+    upstream.answer(id, text("hello Ada"));
+    let hello = client.next_message().await;
+
+    assert_eq!(again["id"], "again");
+    assert_eq!(again["error"]["code"], -32602, "{again}");
+    assert_eq!(answered["result"]["content"]["name"], "Ada");
+    assert_eq!(hello["id"], "retry");
+    assert_eq!(hello["result"]["content"][0]["text"], "hello Ada");
+    upstream.expect_nothing().await;
+}
