@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    bowline_cli::run(std::env::args().skip(1))
+    bowline_cli::run(std::env::args_os().skip(1))
 }

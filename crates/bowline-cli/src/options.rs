@@ -1,9 +1,17 @@
 //! Parses the command line.
 
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+
+use crate::bridge::{BridgeOptions, BridgePlan};
+
 /// A parsed command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CliCommand {
     Help,
+    Bridge(Box<BridgePlan>),
     Demo(OutputFormat),
     ServeDemo(ServeTransport),
 }
@@ -33,70 +41,146 @@ pub(crate) enum ServeTransport {
 }
 
 impl CliCommand {
-    pub(crate) fn parse(words: impl IntoIterator<Item = String>) -> Result<Self, String> {
-        let mut words = words.into_iter();
-        match words.next().as_deref() {
-            None | Some("help" | "-h" | "--help") => Ok(Self::Help),
-            Some("demo") => parse_demo(words),
-            Some("serve-demo") => parse_serve(words),
-            Some(other) => Err(format!("unknown command `{other}`")),
+    /// Parses arguments, without the program name. `-h` and `--version` are errors whose exit code is 0.
+    pub(crate) fn parse(
+        words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Self, clap::Error> {
+        let program = std::iter::once(OsString::from("bowline"));
+        let words = program.chain(words.into_iter().map(Into::into));
+        let command = Options::try_parse_from(words).map_err(with_advice)?.command;
+        Ok(match command {
+            None => Self::Help,
+            Some(Command::Demo(demo)) => Self::Demo(demo.format()),
+            Some(Command::ServeDemo(serve)) => Self::ServeDemo(serve.transport()),
+            Some(Command::Bridge(options)) => {
+                let plan = options.plan().map_err(|why| invalid("bridge", &why))?;
+                Self::Bridge(Box::new(plan))
+            }
+        })
+    }
+
+    /// Returns the text of `bowline --help`.
+    pub(crate) fn help() -> impl std::fmt::Display {
+        Options::command().render_help()
+    }
+}
+
+/// Adds what to do instead to the errors of two frequent mistakes: an unknown command, and a command without `--`.
+fn with_advice(mut error: clap::Error) -> clap::Error {
+    let what = error.render().to_string();
+    let what = what.lines().next().unwrap_or_default();
+    let what = what.strip_prefix("error: ").unwrap_or(what);
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            let what = format!("{what}\n\n{EXAMPLES}");
+            Options::command().error(ErrorKind::InvalidSubcommand, what)
+        }
+        ErrorKind::UnknownArgument if !what.starts_with("unexpected argument '-") => {
+            let tip = "put a command after `--`: bowline bridge -- npx some-server";
+            let tip = ContextValue::StyledStrs(vec![tip.into()]);
+            error.insert(ContextKind::Suggested, tip);
+            error
+        }
+        _ => error,
+    }
+}
+
+/// Returns the error of options that clap accepts and that make no sense together.
+fn invalid(command: &str, why: &str) -> clap::Error {
+    let mut options = Options::command();
+    options.build();
+    match options.find_subcommand_mut(command) {
+        Some(command) => command.error(ErrorKind::ArgumentConflict, why),
+        None => options.error(ErrorKind::ArgumentConflict, why),
+    }
+}
+
+/// Connects clients and servers of the Model Context Protocol, and demonstrates cancellation.
+#[derive(Debug, Parser)]
+#[command(name = "bowline", version, after_help = EXAMPLES)]
+struct Options {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Bridge(Box<BridgeOptions>),
+    Demo(DemoOptions),
+    ServeDemo(ServeOptions),
+}
+
+/// Cancels calls on every transport in both eras, and shows how their handlers stop.
+#[derive(Debug, Args)]
+struct DemoOptions {
+    /// Print text without colours.
+    #[arg(long)]
+    plain: bool,
+    /// Print a JSON object.
+    #[arg(long, conflicts_with = "plain")]
+    json: bool,
+}
+
+impl DemoOptions {
+    fn format(&self) -> OutputFormat {
+        match (self.plain, self.json) {
+            (_, true) => OutputFormat::Json,
+            (true, false) => OutputFormat::Plain,
+            (false, false) => OutputFormat::Text,
         }
     }
 }
 
-fn parse_demo(words: impl Iterator<Item = String>) -> Result<CliCommand, String> {
-    let mut format = OutputFormat::default();
-    for word in words {
-        format = match word.as_str() {
-            "--plain" => OutputFormat::Plain,
-            "--json" => OutputFormat::Json,
-            "-h" | "--help" => return Ok(CliCommand::Help),
-            other => return Err(format!("unknown option `{other}` of `demo`")),
-        };
-    }
-    Ok(CliCommand::Demo(format))
+/// Serves the tools of the demonstration.
+#[derive(Debug, Args)]
+struct ServeOptions {
+    /// The transport.
+    #[arg(long, value_enum, default_value_t = Transport::Stdio)]
+    transport: Transport,
+    /// The port of an HTTP server; 0 selects a free one.
+    #[arg(long, default_value_t = 0)]
+    port: u16,
+    /// Report received cancellations and the counters on stderr (stdio only).
+    #[arg(long)]
+    report: bool,
 }
 
-fn parse_serve(mut words: impl Iterator<Item = String>) -> Result<CliCommand, String> {
-    let (mut over_http, mut port, mut report) = (false, 0, false);
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            "--transport" => {
-                over_http = match words.next().as_deref() {
-                    Some("stdio") => false,
-                    Some("http") => true,
-                    _ => return Err("`--transport` must be `stdio` or `http`".to_owned()),
-                };
-            }
-            "--port" => {
-                let given = words.next().and_then(|port| port.parse().ok());
-                port = given.ok_or("`--port` must be a number up to 65535")?;
-            }
-            "--report" => report = true,
-            "-h" | "--help" => return Ok(CliCommand::Help),
-            other => return Err(format!("unknown option `{other}` of `serve-demo`")),
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Transport {
+    Stdio,
+    Http,
+}
+
+impl ServeOptions {
+    fn transport(&self) -> ServeTransport {
+        match self.transport {
+            Transport::Http => ServeTransport::Http { port: self.port },
+            Transport::Stdio => ServeTransport::Stdio {
+                report: self.report,
+            },
         }
     }
-    Ok(CliCommand::ServeDemo(match over_http {
-        true => ServeTransport::Http { port },
-        false => ServeTransport::Stdio { report },
-    }))
 }
 
-pub(crate) const HELP: &str = "\
-Usage:
-  bowline demo [--plain | --json]
-      cancels calls on every transport in both eras, and shows how their handlers stop
-  bowline serve-demo [--transport stdio | http] [--port PORT] [--report]
-      serves the tools of the demonstration; with `--report`, a stdio server reports received
-      cancellations and its counters on stderr";
+const EXAMPLES: &str = "\
+Examples:
+  bowline bridge -- npx -y some-server    a stdio server, for HTTP clients of every version
+  bowline bridge https://example.com/mcp  an HTTP server, for a host that starts commands
+  bowline demo                            drops calls on every transport, and shows how their handlers stop
+  bowline serve-demo --transport http     a server to test clients with";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn parse(line: &str) -> Result<CliCommand, String> {
-        CliCommand::parse(line.split_whitespace().map(str::to_owned))
+        let words = line.split_whitespace();
+        CliCommand::parse(words).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_definition_of_the_options_is_consistent() {
+        Options::command().debug_assert();
     }
 
     #[test]
@@ -120,8 +204,8 @@ mod tests {
 
     #[test]
     fn unknown_arguments_are_named_in_the_error() {
-        assert!(parse("dance").unwrap_err().contains("`dance`"));
-        assert!(parse("demo --loud").unwrap_err().contains("`--loud`"));
+        assert!(parse("dance").unwrap_err().contains("'dance'"));
+        assert!(parse("demo --loud").unwrap_err().contains("'--loud'"));
         assert!(parse("serve-demo --port 70000").is_err());
         assert!(parse("serve-demo --transport pigeon").is_err());
     }

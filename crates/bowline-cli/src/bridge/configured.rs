@@ -1,0 +1,108 @@
+//! `bowline bridge --config`: a bridge to the servers of a file.
+
+use std::path::Path;
+
+use bowline_bridge::config::BridgeSettings;
+use bowline_bridge::credentials::{self, Credentials};
+use bowline_bridge::{Bridge, BridgeConfig};
+
+use super::BoxError;
+use super::options::{FrontPlan, HttpFront};
+
+/// Creates a bridge to the servers of `file`.
+pub(crate) fn bridge(file: &Path) -> Result<(Bridge, BridgeConfig), BoxError> {
+    let config = BridgeConfig::from_file(file)?;
+    credentials::check_front(&config)?;
+    let credentials = Credentials::new();
+    let bridge = Bridge::from_config_with(&config, move |server| credentials.target(server))?;
+    Ok((bridge, config))
+}
+
+/// Completes the options of the command with the settings of the file. Options come first.
+pub(crate) fn front(options: FrontPlan, is_chosen: bool, settings: &BridgeSettings) -> FrontPlan {
+    match options {
+        FrontPlan::Http(_) if settings.stdio && !is_chosen => FrontPlan::Stdio,
+        FrontPlan::Http(front) => FrontPlan::Http(complete(front, is_chosen, settings)),
+        FrontPlan::Stdio => FrontPlan::Stdio,
+    }
+}
+
+fn complete(mut front: HttpFront, is_chosen: bool, settings: &BridgeSettings) -> HttpFront {
+    if let Some(address) = settings.http.filter(|_| !is_chosen) {
+        front.address = address.to_string();
+    }
+    if front.path == "/mcp" {
+        front.path.clone_from(&settings.path);
+    }
+    front.cors.extend(settings.allowed_origins.iter().cloned());
+    front
+        .allow_hosts
+        .extend(settings.allowed_hosts.iter().cloned());
+    front
+}
+
+/// Reads the file again at each SIGHUP. Calls go on, and an invalid file changes nothing.
+#[cfg(unix)]
+pub(crate) async fn reload_at_hangup(bridge: &Bridge, file: &Path) {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let Ok(mut hangup) = signal(SignalKind::hangup()) else {
+        return std::future::pending().await; // without a handler there is no signal to wait for
+    };
+    while hangup.recv().await.is_some() {
+        let config = BridgeConfig::from_file(file).map_err(BoxError::from);
+        let reloaded = config.and_then(|config| bridge.reload(&config).map_err(BoxError::from));
+        match reloaded {
+            Ok(changes) => eprintln!(
+                "bowline: read {} again: {} servers added, {} removed, {} reconnected",
+                file.display(),
+                changes.added.len(),
+                changes.removed.len(),
+                changes.reconnected.len()
+            ),
+            Err(error) => eprintln!("bowline: goes on with the old configuration: {error}"),
+        }
+    }
+}
+
+#[cfg(not(unix))]
+pub(crate) async fn reload_at_hangup(_: &Bridge, _: &Path) {
+    std::future::pending().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(json: &str) -> BridgeSettings {
+        let json = format!(r#"{{"mcpServers": {{"a": {{"command": "a"}}}}, "bridge": {json}}}"#);
+        BridgeConfig::from_json(&json).unwrap().settings().clone()
+    }
+
+    fn http(address: &str) -> FrontPlan {
+        FrontPlan::Http(HttpFront {
+            address: address.to_owned(),
+            path: "/mcp".to_owned(),
+            cors: Vec::new(),
+            allow_hosts: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn options_come_before_the_settings_of_the_file() {
+        let of_file = settings(r#"{"http": "127.0.0.1:9000", "path": "/tools"}"#);
+        let address = |plan| match plan {
+            FrontPlan::Http(front) => (front.address, front.path),
+            FrontPlan::Stdio => panic!("expected HTTP"),
+        };
+
+        let default = address(front(http("127.0.0.1:8000"), false, &of_file));
+        let chosen = address(front(http("127.0.0.1:7000"), true, &of_file));
+
+        assert_eq!(default, ("127.0.0.1:9000".to_owned(), "/tools".to_owned()));
+        assert_eq!(chosen, ("127.0.0.1:7000".to_owned(), "/tools".to_owned()));
+        let stdio = settings(r#"{"stdio": true}"#);
+        assert_eq!(front(http("x"), false, &stdio), FrontPlan::Stdio);
+        assert_ne!(front(http("x"), true, &stdio), FrontPlan::Stdio);
+    }
+}

@@ -1,0 +1,114 @@
+//! The side of the bridge that clients see.
+
+use std::net::IpAddr;
+
+use bowline::http::HttpService;
+use bowline::http::server::SourcePolicy;
+use bowline_auth::server::ResourceServer;
+use bowline_bridge::Bridge;
+
+use super::BoxError;
+use super::options::{FrontPlan, HttpFront};
+
+/// Serves clients until a signal, or until stdin ends.
+pub(crate) async fn serve(
+    bridge: &Bridge,
+    front: &FrontPlan,
+    guard: Option<ResourceServer>,
+) -> Result<(), BoxError> {
+    let front = match front {
+        FrontPlan::Stdio => return Ok(bridge.wire().serve_stdio().await?),
+        FrontPlan::Http(front) => front,
+    };
+    let bound = http_service(bridge, front).bind(&front.address).await;
+    let bound = bound.map_err(|error| {
+        let address = &front.address;
+        let cause = std::error::Error::source(&error).map_or(String::new(), |it| format!(": {it}"));
+        format!("failed to listen on {address}{cause}; choose another address with --http")
+    })?;
+    // On stderr, as everything that the bridge prints: stdout is not for people.
+    eprintln!(
+        "bowline: listening on http://{}{}",
+        bound.local_addr(),
+        front.path
+    );
+    match guard {
+        Some(guard) => bound.layer(guard).serve_until_signal().await?,
+        None => bound.serve_until_signal().await?,
+    }
+    Ok(())
+}
+
+fn http_service(bridge: &Bridge, front: &HttpFront) -> HttpService {
+    let service = bridge
+        .http()
+        .paths([front.path.as_str(), "/sse"])
+        .cors(&front.cors);
+    if front.allow_hosts.is_empty() {
+        return service;
+    }
+    let policy = match is_loopback(&front.address) {
+        true => SourcePolicy::loopback(),
+        false => SourcePolicy::public(),
+    };
+    service.source(
+        front
+            .allow_hosts
+            .iter()
+            .fold(policy, SourcePolicy::allow_host),
+    )
+}
+
+fn is_loopback(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+}
+
+/// Waits for a future, or for SIGTERM or SIGINT (Ctrl-C outside Unix): a user who signals twice does not want to wait
+/// for child processes, which are then killed.
+pub(crate) async fn until_second_signal(future: impl Future<Output = ()>) {
+    tokio::select! {
+        biased;
+        () = future => {}
+        () = signal() => {}
+    }
+}
+
+#[cfg(unix)]
+async fn signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let terminate = signal(SignalKind::terminate());
+    let interrupt = signal(SignalKind::interrupt());
+    let (Ok(mut terminate), Ok(mut interrupt)) = (terminate, interrupt) else {
+        return std::future::pending().await; // without a handler there is no signal to wait for
+    };
+    tokio::select! {
+        biased; // both mean the same
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+#[cfg(not(unix))]
+async fn signal() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await // without a handler there is no signal to wait for
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_addresses_are_recognized() {
+        for address in ["127.0.0.1:0", "localhost:8000", "[::1]:80", "127.9.9.9:1"] {
+            assert!(is_loopback(address), "{address}");
+        }
+        for address in ["0.0.0.0:80", "[::]:80", "example.com:80"] {
+            assert!(!is_loopback(address), "{address}");
+        }
+    }
+}

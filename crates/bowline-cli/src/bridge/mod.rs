@@ -1,0 +1,95 @@
+//! `bowline bridge`: connects clients to a server that has another transport or another protocol version.
+//!
+//! Stdout belongs to the protocol if the front is stdio, so everything for people goes to stderr.
+
+mod child_stderr;
+
+mod configured;
+
+mod front;
+
+mod options;
+pub(crate) use options::{BridgeOptions, BridgePlan};
+
+mod sign_in;
+
+mod upstream;
+
+mod values;
+
+use bowline_bridge::{Bridge, BridgeBuilder, Target, credentials};
+use tracing_subscriber::filter::LevelFilter;
+
+use child_stderr::StderrWriter;
+use options::{BridgeLimits, UpstreamPlan};
+
+/// An error for the user, with its causes.
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Runs the bridge until a signal, or until stdin ends if the front is stdio.
+pub(crate) async fn run(plan: BridgePlan) -> Result<(), BoxError> {
+    log_to_stderr(plan.verbosity);
+    let child_stderr = StderrWriter::start();
+    let (bridge, served) = match &plan.upstream {
+        UpstreamPlan::Config(file) => {
+            let (bridge, config) = configured::bridge(file)?;
+            let guard = credentials::guard(&config)?;
+            let settings = config.settings();
+            let front = configured::front(plan.front, plan.is_front_chosen, settings);
+            let served = tokio::select! {
+                served = front::serve(&bridge, &front, guard) => served,
+                () = configured::reload_at_hangup(&bridge, file) => Ok(()),
+            };
+            (bridge, served)
+        }
+        UpstreamPlan::Command(command) => {
+            let target = upstream::command_target(command.clone(), child_stderr.clone());
+            serve_one(target, &plan).await
+        }
+        UpstreamPlan::Url(url) => serve_one(upstream::url_target(url), &plan).await,
+    };
+    front::until_second_signal(bridge.close()).await;
+    child_stderr.flush();
+    served
+}
+
+async fn serve_one(target: Target, plan: &BridgePlan) -> (Bridge, Result<(), BoxError>) {
+    let bridge = with_limits(Bridge::builder(target), &plan.limits).build();
+    let served = front::serve(&bridge, &plan.front, None).await;
+    (bridge, served)
+}
+
+fn with_limits(mut builder: BridgeBuilder, limits: &BridgeLimits) -> BridgeBuilder {
+    if let Some(max) = limits.max_connections {
+        builder = builder.max_connections(max);
+    }
+    if let Some(max) = limits.max_connections_each {
+        builder = builder.max_connections_each(max);
+    }
+    if let Some(timeout) = limits.idle_timeout {
+        builder = builder.idle_timeout(timeout);
+    }
+    if let Some(timeout) = limits.park_timeout {
+        builder = builder.park_timeout(timeout);
+    }
+    if let Some(timeout) = limits.call_timeout {
+        builder = builder.call_idle_timeout(timeout);
+    }
+    builder
+}
+
+/// Writes warnings to stderr; with `-v` also debug messages, with `-vv` everything.
+fn log_to_stderr(verbosity: u8) {
+    let level = match verbosity {
+        0 => LevelFilter::WARN,
+        1 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .finish();
+    // Fails if there is a subscriber already, which then gets the events.
+    let _ = tracing::subscriber::set_global_default(subscriber);
+}

@@ -1,0 +1,366 @@
+//! The options of `bowline bridge`, and what they mean together.
+
+use std::ffi::OsString;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::values::{NamedValue, parse_address, parse_duration, parse_path, parse_url};
+
+/// Connects clients to a server that has another transport or another protocol version.
+///
+/// The server is a command after `--`, or a URL. A command is served over HTTP unless `--stdio` is given, and a URL over
+/// stdin and stdout unless `--http` is given.
+#[derive(Debug, Args)]
+pub(crate) struct BridgeOptions {
+    /// The URL of the server.
+    #[arg(value_parser = parse_url, conflicts_with = "command")]
+    url: Option<String>,
+    /// The command that starts the server, and its arguments.
+    #[arg(last = true)]
+    command: Vec<OsString>,
+    /// Serve the servers of a configuration file (`mcpServers`, as hosts write it).
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "command"])]
+    config: Option<PathBuf>,
+
+    /// Serve clients over HTTP at this address; port 0 selects a free one [default: 127.0.0.1:8000].
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    http: Option<String>,
+    /// Serve one client over stdin and stdout.
+    #[arg(long, conflicts_with = "http")]
+    stdio: bool,
+    /// The path of the HTTP endpoint. HTTP+SSE, the transport of 2024-11-05, is also served at `/sse`.
+    #[arg(long, default_value = "/mcp", value_parser = parse_path)]
+    path: String,
+    /// Accept requests from web pages of this origin (repeatable).
+    #[arg(long, value_name = "ORIGIN")]
+    cors: Vec<String>,
+    /// Accept requests for this host name, in addition to loopback names (repeatable).
+    #[arg(long, value_name = "HOST")]
+    allow_host: Vec<String>,
+
+    /// Send this header to the URL, `Name: value` (repeatable). `${NAME}` is replaced by an environment variable.
+    #[arg(long, value_name = "HEADER")]
+    header: Vec<String>,
+    /// Set an environment variable of the command, `NAME=VALUE`, or pass on that of this process, `NAME` (repeatable).
+    #[arg(long, value_name = "VARIABLE")]
+    env: Vec<String>,
+    /// Pass the whole environment to the command, including secrets.
+    #[arg(long)]
+    inherit_env: bool,
+
+    /// Do not sign in with OAuth when the server at the URL refuses a request.
+    #[arg(long)]
+    no_oauth: bool,
+    /// The folder for OAuth tokens. Only its owner can read the files.
+    #[arg(long, value_name = "DIR", conflicts_with = "no_oauth")]
+    token_dir: Option<PathBuf>,
+
+    /// The maximum number of connections to the server, or of its processes [default: 100].
+    #[arg(long, value_name = "N")]
+    max_connections: Option<NonZeroUsize>,
+    /// How many connections or processes one client, or the clients of one principal, may use at a time if the server
+    /// may ask about their calls [default: 4]. Give 1 for a server that keeps state between calls.
+    #[arg(long, value_name = "N")]
+    max_connections_each: Option<NonZeroUsize>,
+    /// How long a connection is kept that no client uses [default: 5m].
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    idle_timeout: Option<Duration>,
+    /// How long a call waits for the answer to a question of the server, between two requests of a client of 2026-07-28
+    /// [default: 5m].
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    park_timeout: Option<Duration>,
+    /// How long a call may run without progress [default: 1h].
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    timeout: Option<Duration>,
+
+    /// Log more to stderr; twice for everything.
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+/// What `bowline bridge` is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BridgePlan {
+    pub(crate) upstream: UpstreamPlan,
+    pub(crate) front: FrontPlan,
+    /// Whether options choose the front, and not a default.
+    pub(crate) is_front_chosen: bool,
+    pub(crate) limits: BridgeLimits,
+    pub(crate) verbosity: u8,
+}
+
+/// The server behind the bridge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum UpstreamPlan {
+    Command(CommandPlan),
+    Url(UrlPlan),
+    Config(PathBuf),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CommandPlan {
+    pub(crate) program: OsString,
+    pub(crate) args: Vec<OsString>,
+    pub(crate) env: Vec<NamedValue>,
+    pub(crate) inherit_env: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UrlPlan {
+    pub(crate) url: String,
+    pub(crate) headers: Vec<NamedValue>,
+    pub(crate) sign_in: SignIn,
+}
+
+/// Whether to sign in with OAuth when the server refuses a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SignIn {
+    Never,
+    /// With tokens in this folder, or in the default one.
+    WhenRefused(Option<PathBuf>),
+}
+
+/// How clients reach the bridge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FrontPlan {
+    Stdio,
+    Http(HttpFront),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HttpFront {
+    pub(crate) address: String,
+    pub(crate) path: String,
+    pub(crate) cors: Vec<String>,
+    pub(crate) allow_hosts: Vec<String>,
+}
+
+/// Limits that replace the defaults of the bridge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BridgeLimits {
+    pub(crate) max_connections: Option<usize>,
+    pub(crate) max_connections_each: Option<usize>,
+    pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) park_timeout: Option<Duration>,
+    pub(crate) call_timeout: Option<Duration>,
+}
+
+impl BridgeOptions {
+    /// Checks what clap cannot check, and replaces variables.
+    pub(crate) fn plan(self) -> Result<BridgePlan, String> {
+        let front = self.front()?;
+        let is_front_chosen = self.stdio || self.http.is_some();
+        let limits = BridgeLimits {
+            max_connections: self.max_connections.map(NonZeroUsize::get),
+            max_connections_each: self.max_connections_each.map(NonZeroUsize::get),
+            idle_timeout: self.idle_timeout,
+            park_timeout: self.park_timeout,
+            call_timeout: self.timeout,
+        };
+        let verbosity = self.verbose;
+        Ok(BridgePlan {
+            upstream: self.upstream()?,
+            front,
+            is_front_chosen,
+            limits,
+            verbosity,
+        })
+    }
+
+    fn front(&self) -> Result<FrontPlan, String> {
+        let is_stdio = self.stdio || (self.url.is_some() && self.http.is_none());
+        if !is_stdio {
+            return Ok(FrontPlan::Http(HttpFront {
+                address: self.http.clone().unwrap_or_else(|| DEFAULT_ADDRESS.into()),
+                path: self.path.clone(),
+                cors: self.cors.clone(),
+                allow_hosts: self.allow_host.clone(),
+            }));
+        }
+        let of_http = [
+            ("--cors", !self.cors.is_empty()),
+            ("--allow-host", !self.allow_host.is_empty()),
+            ("--path", self.path != "/mcp"),
+        ];
+        match of_http.into_iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => Err(format!(
+                "{option} is for clients over HTTP; add --http ADDR"
+            )),
+            None => Ok(FrontPlan::Stdio),
+        }
+    }
+
+    fn upstream(self) -> Result<UpstreamPlan, String> {
+        let has_header = !self.header.is_empty();
+        let has_env = !self.env.is_empty() || self.inherit_env;
+        let mut words = self.command.into_iter();
+        match (self.url, words.next(), self.config) {
+            (_, _, _) if has_header && has_env => {
+                Err("--header is for a URL and --env for a command; give one of them".to_owned())
+            }
+            (Some(_), _, _) if has_env => {
+                Err("--env and --inherit-env are for a command, not for a URL".to_owned())
+            }
+            (Some(url), _, _) => {
+                let headers = NamedValue::parse_headers(&self.header)?;
+                let has_token = headers.iter().any(|header| header.is("authorization"));
+                let sign_in = match self.no_oauth || has_token {
+                    true => SignIn::Never,
+                    false => SignIn::WhenRefused(self.token_dir),
+                };
+                Ok(UpstreamPlan::Url(UrlPlan {
+                    url,
+                    headers,
+                    sign_in,
+                }))
+            }
+            (None, _, _) if has_header || self.no_oauth || self.token_dir.is_some() => Err(
+                "--header, --no-oauth and --token-dir are for a server at a URL; this one is not"
+                    .to_owned(),
+            ),
+            (None, Some(program), _) => Ok(UpstreamPlan::Command(CommandPlan {
+                program,
+                args: words.collect(),
+                env: NamedValue::parse_variables(&self.env)?,
+                inherit_env: self.inherit_env,
+            })),
+            (None, None, Some(file)) => Ok(UpstreamPlan::Config(file)),
+            (None, None, None) => Err("expected a server: a URL, or `--` and a command".to_owned()),
+        }
+    }
+}
+
+const DEFAULT_ADDRESS: &str = "127.0.0.1:8000";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::CliCommand;
+
+    fn plan(line: &str) -> BridgePlan {
+        match parse(line) {
+            Ok(plan) => plan,
+            Err(error) => panic!("{line}: {error}"),
+        }
+    }
+
+    fn parse(line: &str) -> Result<BridgePlan, String> {
+        match CliCommand::parse(line.split_whitespace()) {
+            Ok(CliCommand::Bridge(plan)) => Ok(*plan),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn address(plan: &BridgePlan) -> Option<&str> {
+        match &plan.front {
+            FrontPlan::Stdio => None,
+            FrontPlan::Http(front) => Some(&front.address),
+        }
+    }
+
+    #[test]
+    fn a_command_is_served_over_http_and_a_url_over_stdio_unless_told_otherwise() {
+        let cells = [
+            ("bridge -- server --http x", Some("127.0.0.1:8000")),
+            ("bridge --http 0.0.0.0:80 -- server", Some("0.0.0.0:80")),
+            ("bridge --http 9000 -- server", Some("127.0.0.1:9000")),
+            ("bridge --stdio -- server", None),
+            ("bridge https://a.example/mcp", None),
+            (
+                "bridge https://a.example/mcp --http localhost:1",
+                Some("localhost:1"),
+            ),
+            ("bridge --config servers.json", Some("127.0.0.1:8000")),
+            ("bridge --config servers.json --stdio", None),
+        ];
+        for (line, expected) in cells {
+            assert_eq!(address(&plan(line)), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn words_after_two_hyphens_belong_to_the_command() {
+        let plan = plan("bridge -- npx -y server --stdio -- x");
+
+        let UpstreamPlan::Command(command) = plan.upstream else {
+            panic!("{plan:?}");
+        };
+        assert_eq!(command.program, "npx");
+        assert_eq!(command.args, ["-y", "server", "--stdio", "--", "x"]);
+    }
+
+    #[test]
+    fn a_given_token_replaces_signing_in() {
+        let sign_in = |line: &str| match plan(line).upstream {
+            UpstreamPlan::Url(url) => url.sign_in,
+            other => panic!("{other:?}"),
+        };
+
+        assert_eq!(
+            sign_in("bridge https://a.example"),
+            SignIn::WhenRefused(None)
+        );
+        assert_eq!(
+            sign_in("bridge https://a.example --token-dir t"),
+            SignIn::WhenRefused(Some("t".into()))
+        );
+        assert_eq!(
+            sign_in("bridge https://a.example --no-oauth"),
+            SignIn::Never
+        );
+        let with_token = "bridge https://a.example --header AUTHORIZATION:secret";
+        assert_eq!(sign_in(with_token), SignIn::Never);
+        assert!(!format!("{:?}", plan(with_token)).contains("secret"));
+    }
+
+    #[test]
+    fn options_that_contradict_each_other_are_refused_with_the_reason() {
+        let lines = [
+            ("bridge", "expected a server"),
+            ("bridge npx", "put a command after `--`"),
+            ("bridge npx some-server", "put a command after `--`"),
+            ("bridge https://a.example -- server", "cannot be used with"),
+            (
+                "bridge https://a.example --http 1 --stdio",
+                "cannot be used with",
+            ),
+            ("bridge https://a.example --env A=1", "for a command"),
+            ("bridge --header A:1 -- server", "for a server at a URL"),
+            (
+                "bridge --header A:1 --env A=1 -- server",
+                "give one of them",
+            ),
+            (
+                "bridge --stdio --cors https://b.example -- server",
+                "add --http",
+            ),
+            ("bridge --header A -- server", "for a server at a URL"),
+            ("bridge https://a.example --header A", "`Name: value`"),
+            ("bridge https://a.example --idle-timeout soon", "soon"),
+            ("bridge --max-connections 0 -- server", "0"),
+            ("bridge --path mcp -- server", "start with `/`"),
+            ("bridge --http nowhere -- server", "HOST:PORT"),
+        ];
+        for (line, reason) in lines {
+            let error = parse(line).unwrap_err();
+            assert!(error.contains(reason), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn limits_are_those_given() {
+        let plan = plan(
+            "bridge --max-connections 3 --max-connections-each 1 --idle-timeout 90 --park-timeout 2m --timeout 1h -- s",
+        );
+
+        assert_eq!(plan.limits.max_connections, Some(3));
+        assert_eq!(plan.limits.max_connections_each, Some(1));
+        assert_eq!(plan.limits.idle_timeout, Some(Duration::from_secs(90)));
+        assert_eq!(plan.limits.park_timeout, Some(Duration::from_secs(120)));
+        assert_eq!(plan.limits.call_timeout, Some(Duration::from_secs(3600)));
+    }
+}

@@ -1,0 +1,116 @@
+//! Signs in with OAuth when a server refuses a request: opens a browser, and keeps the tokens in files.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use bowline::exchange::BoxFuture;
+use bowline::http::client::{Authorizer, Refusal};
+use bowline::{Error, Result};
+use bowline_auth::client::{FileStore, Loopback, OAuth};
+use http::{request, response};
+
+use super::options::{SignIn, UrlPlan};
+
+/// Signs in when the server refuses a request. Calls that are refused meanwhile wait for the same sign-in.
+///
+/// The sign-in goes on when the call that caused it is dropped: hosts give a call up after a minute, which is less than
+/// a person may need, and the next call then finds the token.
+pub(crate) struct SignInWhenRefused(Arc<OAuth>);
+
+impl SignInWhenRefused {
+    /// Returns `None` if the bridge must not sign in.
+    pub(crate) fn new(plan: &UrlPlan) -> Option<Self> {
+        let SignIn::WhenRefused(folder) = &plan.sign_in else {
+            return None;
+        };
+        let oauth = OAuth::new(&plan.url)
+            .name("Bowline bridge")
+            .user_agent(Loopback::new(|url| {
+                show(url);
+                Ok(())
+            }));
+        let folder = folder.clone().or_else(default_folder);
+        let oauth = match folder {
+            Some(folder) => oauth.store(FileStore::new(folder)),
+            None => {
+                tracing::warn!(
+                    "no home directory: tokens are kept in memory only; see --token-dir"
+                );
+                oauth
+            }
+        };
+        Some(Self(Arc::new(oauth)))
+    }
+}
+
+impl Authorizer for SignInWhenRefused {
+    fn sign<'a>(&'a self, request: &'a mut request::Parts) -> BoxFuture<'a, Result<()>> {
+        self.0.sign(request)
+    }
+
+    fn answer<'a>(&'a self, refusal: &'a Refusal) -> BoxFuture<'a, Result<()>> {
+        let (oauth, refusal) = (self.0.clone(), refusal.clone());
+        Box::pin(async move {
+            // The timeout of the prompt ends the task, or the end of the runtime.
+            let answer = tokio::spawn(async move { oauth.answer(&refusal).await });
+            answer.await.unwrap_or(Err(Error::Closed))
+        })
+    }
+
+    fn identity(&self) -> Option<String> {
+        self.0.identity()
+    }
+
+    fn observe_response(&self, head: &response::Parts) {
+        self.0.observe_response(head);
+    }
+}
+
+/// Prints the authorization URL, and tries to open it in a browser.
+fn show(url: &str) {
+    eprintln!("bowline: the server requires a sign-in; open this address in a browser:\n{url}");
+    // Without a browser, the user opens the address that was printed.
+    let started = browser(url)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    match started {
+        // Reaped on a thread of its own: the browser may run for days.
+        Ok(mut child) => drop(std::thread::spawn(move || child.wait())),
+        Err(error) => tracing::debug!(%error, "failed to open a browser"),
+    }
+}
+
+/// Returns the command that opens an address. It is passed as one argument, never through a shell.
+fn browser(url: &str) -> Command {
+    let configured = env::var_os("BROWSER").filter(|program| !program.is_empty());
+    let (program, args): (_, &[&str]) = match configured {
+        Some(program) => (program, &[]),
+        None if cfg!(target_os = "macos") => ("open".into(), &[]),
+        None if cfg!(windows) => ("rundll32".into(), &["url.dll,FileProtocolHandler"]),
+        None => ("xdg-open".into(), &[]),
+    };
+    let mut command = Command::new(program);
+    command.args(args).arg(url);
+    command
+}
+
+/// Returns the folder for tokens in the place for the state of programs; `None` without a home directory.
+fn default_folder() -> Option<PathBuf> {
+    let path = |name| {
+        env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let state = if cfg!(windows) {
+        path("LOCALAPPDATA")
+    } else if cfg!(target_os = "macos") {
+        path("HOME").map(|home| home.join("Library/Application Support"))
+    } else {
+        path("XDG_STATE_HOME").or_else(|| path("HOME").map(|home| home.join(".local/state")))
+    };
+    state.map(|state| state.join("bowline").join("tokens"))
+}

@@ -1,0 +1,381 @@
+//! `bowline bridge` as a process, between clients and servers that are processes too. They use a shell and signals.
+
+#![cfg(unix)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests may panic, too"
+)]
+
+mod sign_in;
+mod support;
+
+use bowline::client::Host;
+use bowline::types::ElicitResult;
+use bowline::wire::Command;
+use bowline::{Client, Error};
+use serde_json::json;
+use support::{BOWLINE, LEGACY, MODERN, Program, in_time, wait_for_exit};
+use tokio::io::AsyncReadExt as _;
+
+/// A stdio server that reports what it sees.
+const FIXTURE: [&str; 3] = [BOWLINE, "serve-demo", "--report"];
+
+#[tokio::test]
+async fn clients_of_both_eras_call_a_stdio_server_over_http_and_a_dropped_call_stops_its_handler() {
+    in_time(async {
+        for version in [MODERN, LEGACY] {
+            let (mut bridge, url) = Program::bridge_to(&FIXTURE).await;
+            let client = Client::connect(&url).protocol_version(version);
+            let client = client.await.unwrap();
+
+            let sum = client.call_tool("add", json!({"a": 1, "b": 2})).await;
+            let slow = client.call_tool("slow", json!({"seconds": 600})).start();
+            let slow = tokio::spawn(slow);
+            bridge.counts(|counts| counts.active == 1).await;
+            slow.abort();
+
+            assert_eq!(sum.unwrap().text(), "3", "{version}");
+            bridge.counts(|counts| counts.cancelled == 1).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_question_of_a_stdio_server_reaches_clients_of_both_eras() {
+    in_time(async {
+        for version in [MODERN, LEGACY] {
+            let (_bridge, url) = Program::bridge_to(&FIXTURE).await;
+            let answer = |_| async { ElicitResult::accept(json!({"name": "Ada"})) };
+            let client = Client::connect(&url)
+                .protocol_version(version)
+                .host(Host::new().elicitation(answer));
+
+            let reply = client.await.unwrap().call_tool("ask", ()).await.unwrap();
+
+            assert_eq!(reply.text(), "accepted:Ada", "{version}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_oldest_clients_find_http_sse() {
+    in_time(async {
+        let (_bridge, url) = Program::bridge_to(&FIXTURE).await;
+        let url = url.replace("/mcp", "/sse");
+
+        let client = Client::connect(&url).protocol_version("2024-11-05");
+        let reply = client
+            .await
+            .unwrap()
+            .call_tool("echo", json!({"text": "x"}));
+
+        assert_eq!(reply.await.unwrap().text(), "x");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_http_server_is_reached_over_stdio_in_both_eras() {
+    in_time(async {
+        let mut server = Program::start(&["serve-demo", "--transport", "http"]);
+        let ready = server.stdout_line().await.unwrap();
+        let url = ready.strip_prefix("READY ").unwrap();
+
+        for version in [MODERN, LEGACY] {
+            let command = Command::new(BOWLINE).args(["bridge", url]);
+            let client = Client::spawn(command).protocol_version(version);
+            let client = client.await.unwrap();
+            let sum = client.call_tool("add", json!({"a": 1, "b": 2})).await;
+            assert_eq!(sum.unwrap().text(), "3", "{version}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_http_server_is_reached_over_http_at_another_path() {
+    in_time(async {
+        let mut server = Program::start(&["serve-demo", "--transport", "http"]);
+        let ready = server.stdout_line().await.unwrap();
+        let url = ready.strip_prefix("READY ").unwrap();
+        let arguments = ["bridge", url, "--http", "127.0.0.1:0", "--path", "/tools"];
+
+        let mut bridge = Program::start(&arguments);
+        let front = bridge.stderr_line("bowline: listening on ").await;
+        let client = Client::connect(&front).await.unwrap();
+        let reply = client.call_tool("echo", json!({"text": "x"})).await;
+
+        assert!(front.ends_with("/tools"), "{front}");
+        assert_eq!(reply.unwrap().text(), "x");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn headers_reach_the_server_with_their_variables_replaced() {
+    in_time(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let arguments = ["bridge", &url, "--header", "X-Key: is ${BROWSER}"];
+        let mut bridge = Program::start(&arguments);
+
+        let head = tokio::select! {
+            head = request_head(&listener) => head,
+            answer = bridge.request("initialize", initialize()) => panic!("{answer}"),
+        };
+
+        assert!(head.to_lowercase().contains("x-key: is true\r\n"), "{head}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_command_has_the_variables_of_the_options_and_no_others() {
+    in_time(async {
+        let script = format!("echo \"got $OWN, $BROWSER, $OTHER\" >&2; exec {BOWLINE} serve-demo");
+        let options = ["bridge", "--stdio", "--env", "OWN=a=b", "--env", "BROWSER"];
+        let mut bridge = Program::start(&[&options[..], &["--", "sh", "-c", &script]].concat());
+
+        bridge.request("initialize", initialize()).await;
+
+        assert_eq!(bridge.stderr_line("got ").await, "a=b, true, ");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_end_of_stdin_ends_the_bridge_and_its_server() {
+    in_time(async {
+        let mut bridge =
+            Program::start(&["bridge", "--stdio", "--", "sh", "-c", &with_pid("exec")]);
+        let initialized = bridge.request("initialize", initialize()).await;
+        let pid = bridge.stderr_line("pid ").await;
+
+        bridge.close_stdin();
+        let status = bridge.exit().await;
+
+        assert!(
+            initialized["result"]["serverInfo"].is_object(),
+            "{initialized}"
+        );
+        assert_eq!(status.code(), Some(0));
+        assert_eq!(bridge.stdout_line().await, None);
+        wait_for_exit(&pid).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn sigterm_ends_the_bridge_and_terminates_a_server_that_ignores_the_end_of_its_stdin() {
+    // After the end of stdin the shell waits for SIGTERM.
+    let script = format!(
+        "trap 'echo terminated >&2; exit' TERM; {}; echo waiting >&2; while :; do sleep 0.1; done",
+        with_pid("")
+    );
+    in_time(async {
+        for version in [MODERN, LEGACY] {
+            let (mut bridge, url) = Program::bridge_to(&["sh", "-c", &script]).await;
+            let client = Client::connect(&url).protocol_version(version);
+            let client = client.await.unwrap();
+            client
+                .call_tool("echo", json!({"text": "x"}))
+                .await
+                .unwrap();
+            let pid = bridge.stderr_line("pid ").await;
+
+            bridge.terminate().await;
+            bridge.stderr_line("waiting").await;
+            bridge.stderr_line("terminated").await;
+
+            assert_eq!(bridge.exit().await.code(), Some(0), "{version}");
+            wait_for_exit(&pid).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_second_signal_kills_a_server_that_does_not_exit() {
+    in_time(async {
+        let script = format!(
+            "trap '' TERM; {}; echo waiting >&2; while :; do sleep 0.1; done",
+            with_pid("")
+        );
+        let (mut bridge, url) = Program::bridge_to(&["sh", "-c", &script]).await;
+        let client = Client::connect(&url).await.unwrap();
+        client
+            .call_tool("echo", json!({"text": "x"}))
+            .await
+            .unwrap();
+        let pid = bridge.stderr_line("pid ").await;
+
+        bridge.terminate().await;
+        bridge.stderr_line("waiting").await;
+        bridge.terminate().await;
+
+        assert_eq!(bridge.exit().await.code(), Some(0));
+        wait_for_exit(&pid).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_command_that_does_not_exist_is_named_in_the_error() {
+    in_time(async {
+        let mut bridge = Program::start(&["bridge", "--stdio", "--", "no-such-server"]);
+
+        let answer = bridge.request("initialize", initialize()).await;
+
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains("no-such-server"), "{message}");
+        assert!(message.contains("PATH"), "{message}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_command_that_exits_is_answered_with_its_last_lines_of_stderr() {
+    in_time(async {
+        let exits = ["sh", "-c", "echo 'API_KEY is not set' >&2; exit 3"];
+        let mut stdio = Program::start(&[&["bridge", "--stdio", "--"][..], &exits].concat());
+        let (_http, url) = Program::bridge_to(&exits).await;
+
+        let answer = stdio.request("initialize", initialize()).await;
+        let refused = Client::connect(&url).await.unwrap_err();
+
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains("API_KEY is not set"), "{message}");
+        assert!(message.contains('3'), "{message}");
+        let Error::Rpc(refused) = refused else {
+            panic!("{refused:?}")
+        };
+        assert!(refused.message.contains("API_KEY is not set"), "{refused}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn bad_arguments_are_refused_with_a_sentence_and_exit_code_2() {
+    let lines: [(&[&str], &str); 5] = [
+        (&["bridge"], "expected a server"),
+        (&["bridge", "npx"], "put a command after `--`"),
+        (&["bridge", "--loud", "--", "x"], "'--loud'"),
+        (&["bridge", "--http", "x", "--", "x"], "HOST:PORT"),
+        (
+            &[
+                "bridge",
+                "https://a.example",
+                "--header",
+                "A: ${NOT_SET_HERE}",
+            ],
+            "`NOT_SET_HERE` is not set",
+        ),
+    ];
+    in_time(async {
+        for (arguments, reason) in lines {
+            let mut command = tokio::process::Command::new(BOWLINE);
+            let output = command.args(arguments).output().await.unwrap();
+
+            let stderr = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{stderr}");
+            assert!(stderr.contains(reason), "{stderr}");
+            assert!(output.stdout.is_empty());
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_address_in_use_is_named_in_the_error() {
+    in_time(async {
+        let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = taken.local_addr().unwrap().to_string();
+
+        let mut bridge = Program::start(&["bridge", "--http", &address, "--", "x"]);
+        let error = bridge.stderr_line("bowline: ").await;
+
+        assert!(
+            error.contains(&address) && error.contains("--http"),
+            "{error}"
+        );
+        assert_eq!(bridge.exit().await.code(), Some(1));
+    })
+    .await;
+}
+
+/// Accepts a connection, and reads the head of its first request.
+async fn request_head(listener: &tokio::net::TcpListener) -> String {
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    String::from_utf8(head).unwrap()
+}
+
+/// Returns the shell command that prints its process id and runs the fixture.
+fn with_pid(exec: &str) -> String {
+    format!("echo pid $$ >&2; {exec} {BOWLINE} serve-demo")
+}
+
+fn initialize() -> serde_json::Value {
+    json!({
+        "protocolVersion": LEGACY,
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    })
+}
+
+#[tokio::test]
+async fn the_servers_of_a_file_are_served_and_read_again_at_sighup() {
+    in_time(async {
+        let file = format!(
+            "{}/bridge-{}.json",
+            env!("CARGO_TARGET_TMPDIR"),
+            std::process::id()
+        );
+        let write = |servers: &[&str]| {
+            let server = json!({"command": BOWLINE, "args": ["serve-demo"]});
+            let servers: serde_json::Map<_, _> = servers
+                .iter()
+                .map(|name| ((*name).to_owned(), server.clone()))
+                .collect();
+            std::fs::write(&file, json!({"mcpServers": servers}).to_string()).unwrap();
+        };
+        write(&["one", "two"]);
+        let mut bridge = Program::start(&["bridge", "--config", &file, "--http", "127.0.0.1:0"]);
+        let url = bridge.stderr_line("bowline: listening on ").await;
+        let client = Client::connect(&url).await.unwrap();
+        let numbers = json!({"a": 1, "b": 2});
+
+        for tool in ["one__add", "two__add"] {
+            assert_eq!(
+                client.call_tool(tool, &numbers).await.unwrap().text(),
+                "3",
+                "{tool}"
+            );
+        }
+        write(&["two", "three"]);
+        bridge.signal("HUP").await;
+        bridge.stderr_line("bowline: read ").await;
+
+        let removed = client.call_tool("one__add", &numbers).await;
+        let added = client.call_tool("three__add", &numbers).await;
+        assert!(removed.is_err(), "{removed:?}");
+        assert_eq!(added.unwrap().text(), "3");
+        std::fs::write(&file, "{").unwrap();
+        bridge.signal("HUP").await;
+        bridge
+            .stderr_line("bowline: goes on with the old configuration")
+            .await;
+        assert_eq!(
+            client.call_tool("two__add", &numbers).await.unwrap().text(),
+            "3"
+        );
+        std::fs::remove_file(&file).unwrap();
+    })
+    .await;
+}
