@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! everything-server --port 3000
+//! everything-server --stdio
 //! ```
 
 #![allow(clippy::print_stdout, reason = "over HTTP stdout carries no messages")]
@@ -23,22 +24,24 @@ use bowline::types::CacheScope;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let port = port(std::env::args().skip(1))?;
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let port = match &words[..] {
+        [option] if option == "--stdio" => return Ok(everything().serve_stdio().await?),
+        words => port(words)?,
+    };
     let bound = everything().http().bind(("127.0.0.1", port)).await?;
     println!("READY http://{}/mcp", bound.local_addr());
     Ok(bound.serve().await?)
 }
 
 /// The port after `--port`; 0, which selects a free port, without it.
-fn port(mut arguments: impl Iterator<Item = String>) -> Result<u16, String> {
-    let Some(flag) = arguments.next() else {
-        return Ok(0);
+fn port(words: &[String]) -> Result<u16, String> {
+    let port = match words {
+        [] => Some(0),
+        [option, port] if option == "--port" => port.parse().ok(),
+        _ => None,
     };
-    let port = arguments.next().and_then(|port| port.parse().ok());
-    match port {
-        Some(port) if flag == "--port" => Ok(port),
-        _ => Err("usage: everything-server [--port PORT]".to_owned()),
-    }
+    port.ok_or_else(|| "usage: everything-server [--port PORT | --stdio]".to_owned())
 }
 
 fn everything() -> Server {

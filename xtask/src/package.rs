@@ -6,13 +6,14 @@ use std::path::Path;
 use crate::process;
 
 /// The published crates, each after those that it depends on, which is the order of their publication.
-pub(crate) const PUBLISHED: [&str; 7] = [
+pub(crate) const PUBLISHED: [&str; 8] = [
     "bowline-types",
     "bowline-core",
     "bowline-macros",
     "bowline",
     "bowline-auth",
     "bowline-tasks",
+    "bowline-bridge",
     "bowline-cli",
 ];
 

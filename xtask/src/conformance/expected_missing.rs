@@ -16,10 +16,10 @@ impl ExpectedMissing {
             let words: Vec<&str> = line.split_whitespace().collect();
             let (leg, revision, scenario) = match words[..] {
                 [] => continue,
-                ["server", revision, scenario] => (Leg::Server, revision, scenario),
-                ["client", revision, scenario] => (Leg::Client, revision, scenario),
-                _ => return Err(format!("`{line}` is not `leg revision scenario`")),
+                [leg, revision, scenario] => (Leg::named(leg), revision, scenario),
+                _ => (None, "", ""),
             };
+            let leg = leg.ok_or_else(|| format!("`{line}` is not `leg revision scenario`"))?;
             missing.insert((leg, revision.to_owned(), scenario.to_owned()));
         }
         Ok(Self(missing))

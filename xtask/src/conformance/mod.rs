@@ -1,4 +1,5 @@
-//! `cargo xtask conformance`: the official conformance suite against our server and our client.
+//! `cargo xtask conformance`: the official conformance suite against our server, directly and through a bridge, and
+//! against our client.
 //!
 //! The suite is installed from npm at a pinned version, into the target folder. Scenarios that are known to fail are
 //! listed in `conformance/expected-missing.txt`; any other failure fails the command, and so does an outdated line
@@ -30,6 +31,19 @@ pub(crate) fn run(root: &Path) -> bool {
 pub(crate) enum Leg {
     Server,
     Client,
+    /// The server, through a bridge with an HTTP front.
+    Bridge(Behind),
+}
+
+/// How the bridge reaches the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Behind {
+    /// Over HTTP, with 2026-07-28.
+    Modern,
+    /// Over HTTP, with 2025-11-25.
+    Legacy,
+    /// As a child process, with the version that both negotiate.
+    Stdio,
 }
 
 /// Which scenarios run, and in which version.
@@ -42,10 +56,33 @@ pub(crate) enum ScenarioSet {
 }
 
 impl Leg {
+    const ALL: [Self; 5] = [
+        Self::Server,
+        Self::Client,
+        Self::Bridge(Behind::Modern),
+        Self::Bridge(Behind::Legacy),
+        Self::Bridge(Behind::Stdio),
+    ];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Server => "server",
             Self::Client => "client",
+            Self::Bridge(Behind::Modern) => "bridge-to-modern",
+            Self::Bridge(Behind::Legacy) => "bridge-to-legacy",
+            Self::Bridge(Behind::Stdio) => "bridge-to-stdio",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|leg| leg.name() == name)
+    }
+
+    /// Returns the leg of the suite whose scenarios run.
+    pub(crate) fn of_suite(self) -> Self {
+        match self {
+            Self::Server | Self::Bridge(_) => Self::Server,
+            Self::Client => Self::Client,
         }
     }
 }
@@ -66,21 +103,18 @@ fn check(root: &Path) -> io::Result<bool> {
     for set in SETS {
         let scenarios = suite.scenarios(set)?;
         let run = |leg| LegReport::of(&suite, leg, set, &scenarios, &expected);
-        // In parallel, because both mostly wait.
-        let (server, client) = thread::scope(|scope| {
-            let server = scope.spawn(|| run(Leg::Server));
-            let client = run(Leg::Client);
-            (
-                server.join().expect("a failure is returned as an error"),
-                client,
-            )
-        });
-        for report in [server?, client?] {
+        // In parallel, because all of them mostly wait.
+        let of_set: Vec<_> = thread::scope(|scope| {
+            let legs = Leg::ALL.map(|leg| scope.spawn(move || run(leg)));
+            let joined = legs.map(|leg| leg.join().expect("a failure is returned as an error"));
+            joined.into_iter().collect::<io::Result<_>>()
+        })?;
+        for report in of_set {
             print!("{report}");
             reports.push(report);
         }
     }
-    println!("\nleg     version     counted  not scored");
+    println!("\nleg              version     counted  not scored");
     reports
         .iter()
         .for_each(|report| println!("{}", report.row()));
@@ -130,8 +164,8 @@ impl LegReport {
         Ok(Self {
             leg,
             set,
-            counted: lines(scenarios.counted(leg)),
-            not_scored: lines(scenarios.not_scored(leg)),
+            counted: lines(scenarios.counted(leg.of_suite())),
+            not_scored: lines(scenarios.not_scored(leg.of_suite())),
         })
     }
 
@@ -156,7 +190,7 @@ impl LegReport {
         };
         let (leg, version) = (self.leg.name(), self.set.version());
         let (counted, not_scored) = (passed(&self.counted), passed(&self.not_scored));
-        format!("{leg:7} {version:11} {counted:8} {not_scored}")
+        format!("{leg:16} {version:11} {counted:8} {not_scored}")
     }
 }
 

@@ -84,7 +84,7 @@ impl Results {
         }
         collect(folder, &mut String::new(), &mut |path, text| {
             let name = match leg {
-                Leg::Server => path.strip_prefix("server-").unwrap_or(path),
+                Leg::Server | Leg::Bridge(_) => path.strip_prefix("server-").unwrap_or(path),
                 Leg::Client => path,
             };
             results.checks.insert(without_time(name).to_owned(), text);

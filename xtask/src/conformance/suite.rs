@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::results::{Results, Scenarios};
-use super::{Leg, ScenarioSet};
+use super::{Behind, Leg, ScenarioSet};
 use crate::external_tools;
 use crate::process::{self, ExitKind};
 use crate::server_process::ServerProcess;
@@ -65,33 +65,61 @@ impl Suite {
         }
         fs::create_dir_all(&folder)?;
         let mut command = self.command();
-        command.arg(leg.name()).args(arguments(set));
+        command.arg(leg.of_suite().name()).args(arguments(set));
         command.arg("--output-dir").arg(&folder);
         let exits = folder.join("exits.txt");
-        let server = match leg {
-            Leg::Server => {
-                let mut server = Command::new(self.built.join("everything-server"));
-                let server = ServerProcess::start(&mut server)?;
-                command.args(["--url", server.url()]);
-                Some(server)
-            }
+        // The last one is what the suite connects to.
+        let servers = match leg {
+            Leg::Server => vec![self.start_server()?],
+            Leg::Bridge(behind) => self.start_bridge(behind)?,
             Leg::Client => {
                 let client = self.built.join("everything-client");
                 let wrapped = wrap_client(&folder, &client, &exits)?;
                 command.arg("--command").arg(wrapped);
-                None
+                Vec::new()
             }
         };
+        if let Some(server) = servers.last() {
+            command.args(["--url", server.url()]);
+        }
         if let (ScenarioSet::Applying(_), Leg::Client) = (set, leg) {
             command.args(["--suite", "all"]);
         }
         let captured = process::capture(&mut command, LIMIT)?;
-        drop(server);
+        drop(servers);
         // The exit status of the suite is ignored: each result is evaluated on its own.
         if captured.end == ExitKind::TimedOut {
             return Err(io::Error::other("the suite timed out"));
         }
         Results::read(&folder, leg, &exits)
+    }
+
+    fn start_server(&self) -> io::Result<ServerProcess> {
+        ServerProcess::start(&mut Command::new(self.built.join(SERVER)))
+    }
+
+    /// Starts a bridge, and before it the server behind it, unless the bridge does.
+    fn start_bridge(&self, behind: Behind) -> io::Result<Vec<ServerProcess>> {
+        let mut bridge = Command::new(self.built.join("interop-bridge"));
+        bridge.args(["--transport", "http"]);
+        let mut started = Vec::new();
+        match behind {
+            Behind::Stdio => {
+                let server = self.built.join(SERVER);
+                bridge.arg("auto").arg(server).arg("--stdio");
+            }
+            Behind::Modern | Behind::Legacy => {
+                let mode = match behind {
+                    Behind::Legacy => "legacy",
+                    _ => "2026",
+                };
+                let server = self.start_server()?;
+                bridge.args([mode, server.url()]);
+                started.push(server);
+            }
+        }
+        started.push(ServerProcess::start(&mut bridge)?);
+        Ok(started)
     }
 
     fn command(&self) -> Command {
@@ -123,6 +151,8 @@ fn wrap_client(folder: &Path, client: &Path, exits: &Path) -> io::Result<String>
     fs::write(&script, text)?;
     Ok(format!("sh {}", script.display()))
 }
+
+const SERVER: &str = "everything-server";
 
 const VERSION: &str = "0.2.0-alpha.12";
 

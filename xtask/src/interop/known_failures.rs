@@ -5,7 +5,7 @@
 use super::cell::{Cell, CheckResult, Side, Transport};
 
 /// The checks that peers are known to fail.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct KnownFailures {
     lines: Vec<KnownFailure>,
 }

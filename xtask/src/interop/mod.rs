@@ -4,11 +4,13 @@
 //! peers           installs the SDKs, and starts their clients and servers
 //! cell            one client against one server, over one transport, in one mode
 //! known_failures  the checks that a peer is known to fail, with reasons
+//! bridged         the SDKs with a bridge between client and server
 //! tasks           implementations of the extension of tasks, with a fixture of their own
 //! table           all cells, as `conformance/RESULTS.md`
 //! real            published programs, unmodified and without our fixture
 //! ```
 
+mod bridged;
 mod cell;
 mod known_failures;
 mod peers;
@@ -18,6 +20,7 @@ mod tasks;
 
 use std::io;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
 
@@ -72,15 +75,22 @@ fn check(root: &Path, peers: Peers, mode: ResultsMode) -> io::Result<bool> {
             let peers = Peer::install_all(root)?;
             let sdks = run_cells(&ours, &peers, &of_sdks)?;
             let tasks = tasks::run(root, &ours, &of_tasks)?;
+            let bridged = bridged::run(&ours, &peers, &of_sdks)?;
             vec![
-                (PagePart::Sdks, sdks, of_sdks),
+                (PagePart::Sdks, sdks, of_sdks.clone()),
                 (PagePart::Tasks, tasks, of_tasks),
+                (PagePart::Bridged, bridged, of_sdks),
             ]
         }
         Peers::Real => {
             let of_real = known.about(&real::names());
-            let cells = real::run(root, &ours, &of_real)?;
-            vec![(PagePart::Real, cells, of_real)]
+            let of_bridged = known.about(&real::bridged_names());
+            let cells = real::run(root, &ours, &of_real, real::Through::Nothing)?;
+            let bridged = real::run(root, &ours, &of_bridged, real::Through::Bridge)?;
+            vec![
+                (PagePart::Real, cells, of_real),
+                (PagePart::BridgedReal, bridged, of_bridged),
+            ]
         }
     };
     let mut passed = unknown.is_empty();
@@ -185,6 +195,12 @@ fn run_peer(
         }
     }
     Ok(cells)
+}
+
+fn command(words: &[String]) -> Command {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    command
 }
 
 /// Writes this part of the page or compares it with the file; returns whether they are equal now.

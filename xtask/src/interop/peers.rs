@@ -27,11 +27,12 @@ pub(crate) struct Peer {
 #[derive(Clone, Debug)]
 pub(crate) struct ProgramCommand(Vec<String>);
 
-/// Our own client and server.
+/// Our own client, server and bridge.
 #[derive(Debug)]
 pub(crate) struct OurPrograms {
     pub(crate) client: ProgramCommand,
     pub(crate) server: ProgramCommand,
+    pub(crate) bridge: ProgramCommand,
 }
 
 impl Peer {
@@ -133,6 +134,7 @@ impl OurPrograms {
         Ok(Self {
             client: ProgramCommand::new([built.join("interop-client")]),
             server: ProgramCommand::new([built.join("interop-server")]),
+            bridge: ProgramCommand::new([built.join("interop-bridge")]),
         })
     }
 }

@@ -11,31 +11,44 @@ use super::{real, tasks};
 pub(crate) enum PagePart {
     Sdks,
     Tasks,
+    /// The SDKs with a bridge in between.
+    Bridged,
     Real,
+    /// Published programs with a bridge in between.
+    BridgedReal,
 }
 
 impl PagePart {
     /// Returns the command that writes it.
     pub(crate) fn command(self) -> &'static str {
         match self {
-            Self::Sdks | Self::Tasks => "cargo xtask interop",
-            Self::Real => "cargo xtask interop --real",
+            Self::Sdks | Self::Tasks | Self::Bridged => "cargo xtask interop",
+            Self::Real | Self::BridgedReal => "cargo xtask interop --real",
         }
     }
 
     /// Replaces this part of the page.
     pub(crate) fn replace_in(self, page: &str, text: &str) -> String {
-        let start_of_real = page.find(REAL_INTRODUCTION_START).unwrap_or(page.len());
-        let (rest, real) = page.split_at(start_of_real);
-        let start_of_tasks = rest.find(TASKS_INTRODUCTION_START).unwrap_or(rest.len());
-        let (sdks, tasks) = rest.split_at(start_of_tasks);
-        match self {
-            Self::Sdks => [text, tasks, real].concat(),
-            Self::Tasks => [sdks, text, real].concat(),
-            Self::Real => [sdks, tasks, text].concat(),
+        // From the last part to the first, because each ends where the next one starts.
+        let mut rest = page;
+        let mut parts = Vec::new();
+        for (part, start) in STARTS.into_iter().rev() {
+            let (before, of_part) = rest.split_at(rest.find(start).unwrap_or(rest.len()));
+            parts.push(if part == self { text } else { of_part });
+            rest = before;
         }
+        parts.push(if self == Self::Sdks { text } else { rest });
+        parts.into_iter().rev().collect()
     }
 }
+
+/// The parts after the first, and the heading of each.
+const STARTS: [(PagePart, &str); 4] = [
+    (PagePart::Tasks, TASKS_INTRODUCTION_START),
+    (PagePart::Bridged, BRIDGED_INTRODUCTION_START),
+    (PagePart::Real, REAL_INTRODUCTION_START),
+    (PagePart::BridgedReal, BRIDGED_REAL_INTRODUCTION_START),
+];
 
 /// Renders one part.
 pub(crate) fn text(part: PagePart, cells: &[Cell], known_failures: &KnownFailures) -> String {
@@ -46,6 +59,13 @@ pub(crate) fn text(part: PagePart, cells: &[Cell], known_failures: &KnownFailure
             "###",
             "peer | over | version",
             tasks::CHECKS,
+        ),
+        PagePart::Bridged => (BRIDGED_INTRODUCTION, "###", "peer | over | modes", CHECKS),
+        PagePart::BridgedReal => (
+            BRIDGED_REAL_INTRODUCTION,
+            "###",
+            "program | over | modes",
+            real::CHECKS,
         ),
         PagePart::Real => (
             REAL_INTRODUCTION,
@@ -111,7 +131,7 @@ fn row(part: PagePart, cell: &Cell, known_failures: &KnownFailures) -> String {
     });
     let signs: Vec<&str> = signs.collect();
     let third = match part {
-        PagePart::Sdks => &cell.mode,
+        PagePart::Sdks | PagePart::Bridged | PagePart::BridgedReal => &cell.mode,
         PagePart::Tasks | PagePart::Real => &cell.version,
     };
     format!(
@@ -124,8 +144,8 @@ fn row(part: PagePart, cell: &Cell, known_failures: &KnownFailures) -> String {
 fn skipped(part: PagePart, cells: &[Cell]) -> BTreeSet<String> {
     let each = cells.iter().flat_map(|cell| {
         let place = match part {
-            PagePart::Sdks => format!("at {}", cell.version),
-            PagePart::Tasks | PagePart::Real => {
+            PagePart::Sdks | PagePart::Bridged => format!("at {}", cell.version),
+            PagePart::Tasks | PagePart::Real | PagePart::BridgedReal => {
                 format!("for {} over {}", cell.peer, cell.transport.name())
             }
         };
@@ -185,6 +205,18 @@ sides; the others poll.
 | unknown | an unknown task is refused |
 ";
 
+const BRIDGED_INTRODUCTION_START: &str = "\n## Through the bridge\n";
+
+const BRIDGED_INTRODUCTION: &str = "
+## Through the bridge
+
+Written by `cargo xtask interop`: the peers and checks of the first part, with `interop-bridge` between client and server,
+which use different eras: `2026 → legacy` is a client of 2026-07-28 and a server of 2025-11-25. `over` is the transport of
+the peer. A client reaches our server over the same transport on both sides of the bridge, or over HTTP behind HTTP+SSE; a
+server over stdio is behind a bridge that our client reaches over HTTP, and a server over HTTP or HTTP+SSE behind one that
+it reaches over stdio. Over stdio the bridge has one connection for each client, because the fixture counts in its process.
+";
+
 const REAL_INTRODUCTION_START: &str = "\n## Published programs\n";
 
 const REAL_INTRODUCTION: &str = "
@@ -202,6 +234,16 @@ driven by a script of a few lines. Each runs in its default mode, and so does ou
 | close | the program exits in time; a stdio server exits within 5 s after its input is closed, before it is killed |
 
 The other checks do not run if `open` fails.
+";
+
+const BRIDGED_REAL_INTRODUCTION_START: &str = "\n## Published programs through the bridge\n";
+
+const BRIDGED_REAL_INTRODUCTION: &str = "
+## Published programs through the bridge
+
+Written by `cargo xtask interop --real`: the checks of the part above, with `interop-bridge` between client and server, and
+default settings. Servers run over stdio, as servers of 2025-11-25 for our client of 2026-07-28; `over` is the transport
+between client and bridge. Clients use their default mode, and our server behind the bridge the era in the table.
 ";
 
 #[cfg(test)]

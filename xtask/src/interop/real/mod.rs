@@ -13,7 +13,6 @@ mod peers;
 use std::io;
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
@@ -22,6 +21,7 @@ use installed_paths::InstalledPaths;
 use peers::{Launch, PEERS, RealPeer, Role};
 
 use super::cell::{Cell, CellSpec, Side, Transport};
+use super::command;
 use super::known_failures::KnownFailures;
 use super::peers::OurPrograms;
 use crate::server_process::ServerProcess;
@@ -29,9 +29,22 @@ use crate::server_process::ServerProcess;
 /// The checks, in order.
 pub(crate) const CHECKS: &[&str] = &["open", "list", "call", "abandon", "close"];
 
+/// What is between a program and ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Through {
+    Nothing,
+    Bridge,
+}
+
 /// Returns the names of all programs.
 pub(crate) fn names() -> Vec<&'static str> {
     PEERS.iter().map(|peer| peer.name).collect()
+}
+
+/// Returns the names of the programs that run through a bridge, too.
+pub(crate) fn bridged_names() -> Vec<&'static str> {
+    let bridged = PEERS.iter().filter(|peer| !peer.bridged.is_empty());
+    bridged.map(|peer| peer.name).collect()
 }
 
 /// Installs and runs every program in all its launches, several at a time. The others still run if one cannot be
@@ -40,9 +53,14 @@ pub(crate) fn run(
     root: &Path,
     ours: &OurPrograms,
     known_failures: &KnownFailures,
+    through: Through,
 ) -> io::Result<Vec<Cell>> {
     let data = installed_paths::data(root)?;
-    let waiting = Mutex::new(PEERS.iter().enumerate());
+    let peers = PEERS.iter().filter(|peer| match through {
+        Through::Nothing => true,
+        Through::Bridge => !peer.bridged.is_empty(),
+    });
+    let waiting = Mutex::new(peers.enumerate());
     let done = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for _ in 0..WORKERS {
@@ -50,7 +68,7 @@ pub(crate) fn run(
                 loop {
                     let next = lock(&waiting).next();
                     let Some((index, peer)) = next else { break };
-                    let cells = run_peer(root, ours, peer, &data, known_failures);
+                    let cells = run_peer(root, ours, peer, &data, known_failures, through);
                     let mut done = lock(&done);
                     match &cells {
                         Ok(cells) => cells.iter().for_each(|cell| println!("{cell}")),
@@ -75,12 +93,76 @@ fn run_peer(
     peer: &RealPeer,
     data: &Path,
     known_failures: &KnownFailures,
+    through: Through,
 ) -> io::Result<Vec<Cell>> {
     let paths = InstalledPaths::install(root, peer, data)?;
-    let launches = peer.launches.iter();
-    launches
-        .map(|launch| run_launch(ours, peer, launch, &paths, known_failures))
-        .collect()
+    match through {
+        Through::Nothing => {
+            let launches = peer.launches.iter();
+            launches
+                .map(|launch| run_launch(ours, peer, launch, &paths, known_failures))
+                .collect()
+        }
+        Through::Bridge => {
+            let launches = peer.bridged.iter();
+            launches
+                .map(|launch| run_bridged(ours, peer, launch, &paths, known_failures))
+                .collect()
+        }
+    }
+}
+
+/// Runs a launch with a bridge in front of the server, which runs over stdio. `over` is the transport of the client.
+fn run_bridged(
+    ours: &OurPrograms,
+    peer: &RealPeer,
+    launch: &Launch,
+    paths: &InstalledPaths,
+    known_failures: &KnownFailures,
+) -> io::Result<Cell> {
+    let (eras, behind) = match &launch.role {
+        Role::Client => (
+            ("auto", "2026"),
+            ours.server.words(&["--transport", "stdio"]),
+        ),
+        Role::Server(_) => (("2026", "legacy"), paths.words(launch.start, 0)),
+    };
+    let front = match launch.over {
+        Transport::Stdio => "stdio",
+        Transport::Http | Transport::HttpSse => "http",
+    };
+    let mut bridge = ours.bridge.words(&["--transport", front, eras.1]);
+    bridge.extend(behind);
+    // Keeps the bridge running until the cell has been run.
+    let bridging = match launch.over {
+        Transport::Stdio => None,
+        Transport::Http | Transport::HttpSse => Some(ServerProcess::start(&mut command(&bridge))?),
+    };
+    let target = match &bridging {
+        Some(bridging) => vec![bridging.url().to_owned()],
+        None => bridge,
+    };
+    let mut client = match &launch.role {
+        Role::Client => {
+            let mut client = command(&paths.words(launch.start, 0));
+            client.arg(eras.0);
+            client
+        }
+        Role::Server(case) => {
+            let mut client = ours.client.command(&[eras.0]);
+            client.args(case.words(paths));
+            client
+        }
+    };
+    let spec = CellSpec {
+        peer: peer.name,
+        side: launch.role.side(),
+        transport: launch.over,
+        mode: &format!("{} → {}", eras.0, eras.1),
+        checks: CHECKS,
+        version: None,
+    };
+    spec.run(client.args(target), known_failures)
 }
 
 fn run_launch(
@@ -156,12 +238,6 @@ impl Role {
             Self::Server(_) => Side::Server,
         }
     }
-}
-
-fn command(words: &[String]) -> Command {
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]);
-    command
 }
 
 /// Returns a free port, for servers that do not print the port they listen on. It is outside of the ephemeral range:

@@ -12,6 +12,8 @@ pub(super) struct RealPeer {
     pub(super) name: &'static str,
     pub(super) package: Package,
     pub(super) launches: &'static [Launch],
+    /// The launches through a bridge: of servers over stdio, for clients over the transport of the launch.
+    pub(super) bridged: &'static [Launch],
 }
 
 /// The packages to install, with exact versions. The SDK below the program is pinned too, because registries resolve it
@@ -83,6 +85,18 @@ pub(super) const PEERS: &[RealPeer] = &[
                 &EVERYTHING,
             ),
         ],
+        bridged: &[
+            server(
+                Stdio,
+                "{node} {bin}/mcp-server-everything stdio",
+                &EVERYTHING,
+            ),
+            server(
+                Http,
+                "{node} {bin}/mcp-server-everything stdio",
+                &EVERYTHING,
+            ),
+        ],
     },
     RealPeer {
         name: "server-filesystem 2026.8.31",
@@ -93,13 +107,12 @@ pub(super) const PEERS: &[RealPeer] = &[
         launches: &[server(
             Stdio,
             "{node} {bin}/mcp-server-filesystem {data}",
-            &ToolCase {
-                tool: "read_text_file",
-                arguments: r#"{"path": "{data}/hello.txt"}"#,
-                expected: "Hello from a file.",
-                slow: None,
-            },
+            &READ,
         )],
+        bridged: &[
+            server(Stdio, "{node} {bin}/mcp-server-filesystem {data}", &READ),
+            server(Http, "{node} {bin}/mcp-server-filesystem {data}", &READ),
+        ],
     },
     RealPeer {
         name: "mcp-server-git 2026.10.19",
@@ -107,13 +120,33 @@ pub(super) const PEERS: &[RealPeer] = &[
         launches: &[server(
             Stdio,
             "{bin}/mcp-server-git --repository {data}/repository",
-            &ToolCase {
-                tool: "git_status",
-                arguments: r#"{"repo_path": "{data}/repository"}"#,
-                expected: "No commits yet",
-                slow: None,
-            },
+            &STATUS,
         )],
+        bridged: &[
+            server(
+                Stdio,
+                "{bin}/mcp-server-git --repository {data}/repository",
+                &STATUS,
+            ),
+            server(
+                Http,
+                "{bin}/mcp-server-git --repository {data}/repository",
+                &STATUS,
+            ),
+        ],
+    },
+    RealPeer {
+        name: "mcp-server-time 2026.10.19",
+        package: Package::Pip(&["mcp-server-time==2026.10.19", "mcp==2.3.0"]),
+        launches: &[server(
+            Stdio,
+            "{bin}/mcp-server-time --local-timezone UTC",
+            &TIME,
+        )],
+        bridged: &[
+            server(Stdio, "{bin}/mcp-server-time --local-timezone UTC", &TIME),
+            server(Http, "{bin}/mcp-server-time --local-timezone UTC", &TIME),
+        ],
     },
     RealPeer {
         name: "fastmcp 4.1.2",
@@ -134,11 +167,16 @@ pub(super) const PEERS: &[RealPeer] = &[
                 &SUM,
             ),
         ],
+        bridged: &[],
     },
     RealPeer {
         name: "inspector 2.12.0",
         package: Package::Npm(&["@modelcontextprotocol/inspector@2.12.0"]),
         launches: &[
+            client(Stdio, "{node} {programs}/inspector_client.mjs"),
+            client(Http, "{node} {programs}/inspector_client.mjs"),
+        ],
+        bridged: &[
             client(Stdio, "{node} {programs}/inspector_client.mjs"),
             client(Http, "{node} {programs}/inspector_client.mjs"),
         ],
@@ -151,6 +189,7 @@ pub(super) const PEERS: &[RealPeer] = &[
             client(Http, "{python} {programs}/openai_agents_client.py"),
             client(HttpSse, "{python} {programs}/openai_agents_client.py"),
         ],
+        bridged: &[],
     },
     RealPeer {
         name: "pydantic-ai 2.63.0",
@@ -164,6 +203,7 @@ pub(super) const PEERS: &[RealPeer] = &[
             client(Http, "{python} {programs}/pydantic_ai_client.py"),
             client(HttpSse, "{python} {programs}/pydantic_ai_client.py"),
         ],
+        bridged: &[],
     },
     RealPeer {
         name: "python 1.6.0",
@@ -179,6 +219,7 @@ pub(super) const PEERS: &[RealPeer] = &[
                 &SUM,
             ),
         ],
+        bridged: &[],
     },
     RealPeer {
         name: "typescript 1.0.4",
@@ -197,6 +238,7 @@ pub(super) const PEERS: &[RealPeer] = &[
                 &SUM,
             ),
         ],
+        bridged: &[],
     },
     RealPeer {
         name: "typescript 1.10.2",
@@ -209,6 +251,7 @@ pub(super) const PEERS: &[RealPeer] = &[
                 &SUM,
             ),
         ],
+        bridged: &[],
     },
     RealPeer {
         name: "rmcp 0.2.1",
@@ -221,6 +264,7 @@ pub(super) const PEERS: &[RealPeer] = &[
             server(Http, "{bin}/server http {port}", &SUM),
             server(HttpSse, "{bin}/server sse {port}", &SUM),
         ],
+        bridged: &[],
     },
 ];
 
@@ -233,6 +277,27 @@ const EVERYTHING: ToolCase = ToolCase {
         "trigger-long-running-operation",
         r#"{"duration": 2, "steps": 1}"#,
     )),
+};
+
+const READ: ToolCase = ToolCase {
+    tool: "read_text_file",
+    arguments: r#"{"path": "{data}/hello.txt"}"#,
+    expected: "Hello from a file.",
+    slow: None,
+};
+
+const STATUS: ToolCase = ToolCase {
+    tool: "git_status",
+    arguments: r#"{"repo_path": "{data}/repository"}"#,
+    expected: "No commits yet",
+    slow: None,
+};
+
+const TIME: ToolCase = ToolCase {
+    tool: "convert_time",
+    arguments: r#"{"source_timezone": "Europe/Paris", "time": "12:00", "target_timezone": "Asia/Tokyo"}"#,
+    expected: "Asia/Tokyo",
+    slow: None,
 };
 
 /// The tool of the servers that we wrote with an SDK.
