@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! bench-tasks load in-process|http call|task STORED WINDOW_MS     with this many other tasks stored
+//! bench-tasks repeat in-process|http call|task COUNT              this many calls, for counting instructions
 //! bench-tasks memory COUNT                                        bytes for each finished task
 //! ```
 
@@ -27,6 +28,7 @@ fn main() -> Outcome {
                 let window = Duration::from_millis(window.parse()?);
                 load(transport, tool, stored.parse()?, window).await
             }
+            ["repeat", transport, tool, count] => repeat(transport, tool, count.parse()?).await,
             ["memory", count] => memory(count.parse()?).await,
             _ => Err(format!("unknown arguments: {words:?}").into()),
         }
@@ -56,22 +58,43 @@ async fn load(transport: &str, tool: &str, stored: usize, window: Duration) -> O
     let store = store();
     fill(&store, stored).await?;
     let server = server(store);
-    let connect = match transport {
-        "http" => {
-            let bound = server.http().bind("127.0.0.1:0").await?;
-            let url = format!("http://{}/mcp", bound.local_addr());
-            tokio::spawn(bound.serve());
-            Client::connect(&url)
-        }
-        _ => Client::in_process(&server),
-    };
-    let client = connect.extension(TaskClient::new()).await?;
+    let client = connect(&server, transport).await?;
     let (caller, tool) = (client.clone(), tool.to_owned());
     let call = move || {
         let call = caller.call_tool(&tool, json!({}));
         async move { call.await.is_ok_and(|reply| reply.text() == "hello") }
     };
     run_load(1, window, call).await;
+    Ok(client.close().await?)
+}
+
+async fn connect(server: &Server, transport: &str) -> Result<Client, Box<dyn std::error::Error>> {
+    let connect = match transport {
+        "http" => {
+            let bound = server.clone().http().bind("127.0.0.1:0").await?;
+            let url = format!("http://{}/mcp", bound.local_addr());
+            tokio::spawn(bound.serve());
+            Client::connect(&url)
+        }
+        _ => Client::in_process(server),
+    };
+    Ok(connect.extension(TaskClient::new()).await?)
+}
+
+/// Calls the tool this many times. The instructions of a call are those of a long run without those of a short one.
+async fn repeat(transport: &str, tool: &str, count: usize) -> Outcome {
+    let server = server(store());
+    let client = connect(&server, transport).await?;
+    let (caller, tool) = (client.clone(), tool.to_owned());
+    let calls = async move {
+        for _ in 0..count {
+            let reply = caller.call_tool(&tool, json!({})).await?;
+            assert_eq!(reply.text(), "hello");
+        }
+        Ok::<(), bowline::Error>(())
+    };
+    // In a spawned task, as in most applications.
+    tokio::spawn(calls).await??;
     Ok(client.close().await?)
 }
 

@@ -7,8 +7,7 @@ use std::time::Instant;
 use bowline_core::era::{
     Caller, CallerCache, Dialect, Dialects, Request, modern, seal, stamp, unseal,
 };
-use bowline_core::http::admission::{MethodCatalog, admit, admit_head};
-use bowline_core::http::headers::ParamHeaders;
+use bowline_core::http::admission::{AnyMethod, admit, admit_head};
 use bowline_core::http::paths::EndpointPaths;
 use bowline_core::http::source_policy::SourcePolicy;
 use bowline_core::mux::{AbandonReason, CallOptions, Mux, MuxEvent};
@@ -23,7 +22,10 @@ pub(crate) fn request(times: u64) {
     let (now, mut mux) = (Instant::now(), Mux::default());
     for _ in 0..times {
         mux.handle_message(now, decode(&frame));
-        let Some(MuxEvent::Request { id, method, params }) = mux.poll_event() else {
+        let Some(MuxEvent::Request {
+            id, method, params, ..
+        }) = mux.poll_event()
+        else {
             panic!("expected a request");
         };
         let raw = RawRequest {
@@ -138,16 +140,6 @@ pub(crate) fn malformed(times: u64) {
 
 /// Admits the head and the body of an HTTP request.
 pub(crate) fn admission(times: u64) {
-    struct Everything;
-    impl MethodCatalog for Everything {
-        fn has_method(&self, _: &str) -> bool {
-            true
-        }
-        fn param_headers(&self, _: &str) -> Option<Arc<ParamHeaders>> {
-            None
-        }
-    }
-
     let (head, ()) = crate::server::post("tools/call", Some("echo"), ()).into_parts();
     let body = Bytes::from_static(REQUEST.as_bytes());
     let (source, served) = (SourcePolicy::loopback(), Dialects::all());
@@ -155,7 +147,7 @@ pub(crate) fn admission(times: u64) {
     let caller_cache = CallerCache::default();
     for _ in 0..times {
         black_box(admit_head(&head, &source, &paths, &served).expect("a well-formed head"));
-        let admitted = admit(&head.headers, &body, &served, &caller_cache, &Everything);
+        let admitted = admit(&head.headers, &body, &served, &caller_cache, &AnyMethod);
         black_box(admitted.expect("a well-formed body"));
     }
 }

@@ -65,7 +65,7 @@ async fn files_are_listed_read_and_completed() {
         for uri in ["files://text/none.txt", "files://text/..%2Fsecret"] {
             let refused = read(&client, uri).await;
             assert!(
-                matches!(&refused, Err(Error::Rpc(error)) if error.code == ErrorCode::INVALID_PARAMS),
+                matches!(&refused, Err(Error::Rpc(error)) if error.code == ErrorCode::RESOURCE_NOT_FOUND),
                 "{uri}: {refused:?}"
             );
         }
