@@ -1,0 +1,34 @@
+//! Recordings of Model Context Protocol traffic.
+//!
+//! A recording is a text file with one JSON object per line: a [`Header`], then one [`Event`] per line, in the order in
+//! which the recorder observed them. `bowline tap` writes recordings; [`RecordingReader`] and [`RecordingWriter`] read
+//! and write them. A recording that was cut off by a crash is readable up to its last complete line.
+//!
+//! ```
+//! use bowline_recording::{EventKind, Recording};
+//!
+//! let text = concat!(
+//!     r#"{"format":"bowline-recording","version":1,"started":"2026-07-28T12:00:00Z","transport":"stdio"}"#, "\n",
+//!     r#"{"at":0,"connection":1,"event":"open"}"#, "\n",
+//!     r#"{"at":12,"connection":1,"event":"message","from":"client","message":{"jsonrpc":"2.0","id":1,"method":"ping"}}"#, "\n",
+//!     r#"{"at":15,"connection":1,"event":"mess"#,
+//! );
+//!
+//! let recording = Recording::parse(text.as_bytes())?;
+//! assert_eq!(recording.events.len(), 2);
+//! assert!(matches!(recording.events[1].kind, EventKind::Message { .. }));
+//! assert_eq!(recording.problems.len(), 1, "the last line is incomplete");
+//! # Ok::<(), bowline_recording::ReadError>(())
+//! ```
+
+mod format;
+pub use format::{
+    ChildExit, EndedBy, Event, EventKind, Header, HttpHeader, ParseTimestampError, Side, Timestamp,
+    Transport,
+};
+
+mod reader;
+pub use reader::{Problem, ReadError, ReadLimits, Recording, RecordingReader};
+
+mod writer;
+pub use writer::RecordingWriter;
