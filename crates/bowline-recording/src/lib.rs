@@ -21,14 +21,25 @@
 //! # Ok::<(), bowline_recording::ReadError>(())
 //! ```
 
+mod conversation;
+
 mod format;
 pub use format::{
     ChildExit, EndedBy, Event, EventKind, Header, HttpHeader, ParseTimestampError, Side, Timestamp,
     Transport,
 };
 
+mod json_difference;
+pub use json_difference::JsonDifference;
+
+mod mock;
+pub use mock::{DropAfter, InjectedFailure, Latency, Mock, MockBuilder, Unmatched};
+
 mod reader;
 pub use reader::{Problem, ReadError, ReadLimits, Recording, RecordingReader};
+
+mod replay;
+pub use replay::{ConnectedReplay, Pacing, Replay, ReplayOutcome, ReplayReport, ReplayedRequest};
 
 mod writer;
 pub use writer::RecordingWriter;
