@@ -25,9 +25,13 @@ pub mod fixture;
 
 mod log;
 
+mod mock;
+
 mod options;
 
 mod output;
+
+mod replay;
 
 mod serve;
 
@@ -83,6 +87,8 @@ fn dispatch(command: CliCommand) -> Result<Exit, Failure> {
             served.map_err(|error| Failure::other("failed to serve").caused_by(error))?;
             Ok(Exit::Success)
         }),
+        CliCommand::Mock(options) => block_on(async move { options.run().await }),
+        CliCommand::Replay(options) => block_on(async move { options.run().await }),
         CliCommand::Bridge(plan) => block_on(async move {
             let served = bridge::run(*plan).await;
             served.map_err(Failure::from_box)?;

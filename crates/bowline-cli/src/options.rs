@@ -7,12 +7,16 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::bridge::{BridgeOptions, BridgePlan};
 use crate::exit::EXIT_CODES;
+use crate::mock::MockOptions;
+use crate::replay::ReplayOptions;
 
 /// A parsed command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CliCommand {
     Help,
     Bridge(Box<BridgePlan>),
+    Mock(Box<MockOptions>),
+    Replay(Box<ReplayOptions>),
     Demo(OutputFormat),
     ServeDemo(ServeTransport),
 }
@@ -51,6 +55,8 @@ impl CliCommand {
         let command = Options::try_parse_from(words).map_err(with_advice)?.command;
         Ok(match command {
             None => Self::Help,
+            Some(Command::Mock(options)) => Self::Mock(options),
+            Some(Command::Replay(options)) => Self::Replay(options),
             Some(Command::Demo(demo)) => Self::Demo(demo.format()),
             Some(Command::ServeDemo(serve)) => Self::ServeDemo(serve.transport()),
             Some(Command::Bridge(options)) => {
@@ -107,6 +113,8 @@ struct Options {
 #[derive(Debug, Subcommand)]
 enum Command {
     Bridge(Box<BridgeOptions>),
+    Mock(Box<MockOptions>),
+    Replay(Box<ReplayOptions>),
     Demo(DemoOptions),
     ServeDemo(ServeOptions),
 }
@@ -167,6 +175,8 @@ const EXAMPLES: &str = "\
 Examples:
   bowline bridge -- npx -y some-server    a stdio server, for HTTP clients of every version
   bowline bridge https://example.com/mcp  an HTTP server, for a host that starts commands
+  bowline mock session.jsonl              serves a recording
+  bowline replay session.jsonl -- server  sends a recording's requests, and compares the answers
   bowline demo                            drops calls on every transport, and shows how their handlers stop
   bowline serve-demo --transport http     a server to test clients with";
 

@@ -14,9 +14,11 @@ use std::sync::Arc;
 use bowline::Client;
 use bowline::client::ClientBuilder;
 use bowline::wire::Command;
+use bowline_recording::Mock;
 
 use crate::child_stderr::StderrWriter;
 use crate::failure::Failure;
+use crate::mock::open_recording;
 use crate::output::visible_line;
 use crate::sign_in::{SignIn, SignInWhenRefused};
 use crate::values::NamedValue;
@@ -82,7 +84,7 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// If the target is a recording.
+    /// If the target is a recording that cannot be read.
     pub(crate) fn client(&self, options: &ConnectOptions) -> Result<ClientBuilder, Failure> {
         let builder = match self {
             Self::Command(target) => {
@@ -103,13 +105,7 @@ impl Target {
                     None => builder,
                 }
             }
-            Self::Recording(file) => {
-                let file = file.display();
-                return Err(
-                    Failure::usage(format!("{file} is a recording, not a server"))
-                        .advice(format!("bowline mock {file}")),
-                );
-            }
+            Self::Recording(file) => Client::in_process(&Mock::new(&open_recording(file)?)),
         };
         let builder = builder.client_info("bowline", env!("CARGO_PKG_VERSION"));
         let builder = match &options.protocol_version {

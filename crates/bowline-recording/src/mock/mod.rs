@@ -278,7 +278,7 @@ impl MockInner {
 
     /// Reports something that the recording does not have, and returns its error.
     fn report(&self, unmatched: Unmatched) -> bowline::RpcError {
-        tracing::warn!("{}", unmatched.message);
+        tracing::debug!("{}", unmatched.message);
         if let Some(notice) = &self.on_unmatched {
             notice(&unmatched);
         }
