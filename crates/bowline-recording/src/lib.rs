@@ -32,3 +32,15 @@ pub use reader::{Problem, ReadError, ReadLimits, Recording, RecordingReader};
 
 mod writer;
 pub use writer::RecordingWriter;
+
+mod recorder;
+pub use recorder::{Recorder, RecorderOptions, RecorderThread};
+
+mod redact;
+pub use redact::Redactor;
+
+mod timeline;
+pub use timeline::{
+    Answer, Cancel, CancelForm, Entry, EntryKind, Exchange, ExchangeNotification, ExchangeState,
+    HttpEnd, HttpExchange, Timeline,
+};
