@@ -21,6 +21,17 @@
 //! # Ok::<(), bowline_recording::ReadError>(())
 //! ```
 
+mod check;
+pub use check::{Finding, Law, LawLevel, Report, all_laws, check};
+
+mod diff;
+pub use diff::{
+    Diff, DiffOptions, ExchangeChange, JsonChange, ParsePathError, PathPattern, diff, json_diff,
+};
+
+mod export;
+pub use export::{to_har, to_otlp};
+
 mod format;
 pub use format::{
     ChildExit, EndedBy, Event, EventKind, Header, HttpHeader, ParseTimestampError, Side, Timestamp,

@@ -227,10 +227,14 @@ impl Worker {
 
     fn write(&mut self, events: &mut Vec<Event>) {
         let size: usize = events.iter().map(Event::size).sum();
-        self.connection = events.last().map_or(self.connection, |event| event.connection);
+        self.connection = events
+            .last()
+            .map_or(self.connection, |event| event.connection);
         let lost = self.shared.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            let at = events.last().map_or_else(|| self.shared.started.elapsed(), |event| event.at);
+            let at = events
+                .last()
+                .map_or_else(|| self.shared.started.elapsed(), |event| event.at);
             let why = "the recorder was slower than the wire".to_owned();
             let kind = EventKind::Lost { count: lost, why };
             events.push(Event::new(at, self.connection, kind));
@@ -258,7 +262,11 @@ impl Worker {
 const MAX_EVENTS: usize = 16 * 1024;
 
 /// The bytes of the events in the queue.
-const MAX_BYTES: usize = 64 * 1024 * 1024;
+const MAX_BYTES: usize = if cfg!(test) {
+    1024 * 1024
+} else {
+    64 * 1024 * 1024
+};
 
 /// The number of events that are written at once.
 const MAX_AT_ONCE: usize = 256;

@@ -162,17 +162,26 @@ impl Redactor {
         let text = self.json_text(text).unwrap_or_else(|| text.to_owned());
         let mut out = String::with_capacity(text.len());
         let mut after_scheme = false;
-        for word in text.split_inclusive(|c: char| c.is_whitespace() || matches!(c, '&' | ',' | '"' | '\'' | '<' | '>')) {
-            let end = word.trim_end_matches(|c: char| c.is_whitespace() || matches!(c, '&' | ',' | '"' | '\'' | '<' | '>')).len();
+        for word in text.split_inclusive(|c: char| {
+            c.is_whitespace() || matches!(c, '&' | ',' | '"' | '\'' | '<' | '>')
+        }) {
+            let end = word
+                .trim_end_matches(|c: char| {
+                    c.is_whitespace() || matches!(c, '&' | ',' | '"' | '\'' | '<' | '>')
+                })
+                .len();
             let (content, separator) = word.split_at(end);
-            let is_scheme = content.eq_ignore_ascii_case("bearer") || content.eq_ignore_ascii_case("basic");
+            let is_scheme =
+                content.eq_ignore_ascii_case("bearer") || content.eq_ignore_ascii_case("basic");
             let replaced = if after_scheme && content.len() >= MIN_TOKEN {
                 self.number(content)
             } else if content.contains("://") {
                 self.path(content)
             } else {
                 match content.split_once('=') {
-                    Some((name, value)) if !value.is_empty() && is_secret_parameter(last_name(name)) => {
+                    Some((name, value))
+                        if !value.is_empty() && is_secret_parameter(last_name(name)) =>
+                    {
                         format!("{name}={}", self.number(value))
                     }
                     _ => content.to_owned(),
@@ -384,7 +393,11 @@ mod tests {
             ("Cookie", "a=two; b=three", "a=redacted-2; b=redacted-3"),
             ("Set-Cookie", "a=two; Path=/", "a=redacted-2; Path=/"),
             ("X-Auth-Token", "four", "redacted-4"),
-            ("Location", "https://h/cb?code=five&x=1", "https://h/cb?code=redacted-5&x=1"),
+            (
+                "Location",
+                "https://h/cb?code=five&x=1",
+                "https://h/cb?code=redacted-5&x=1",
+            ),
             ("Content-Type", "application/json", "application/json"),
             ("Mcp-Name", "token-counter", "token-counter"),
         ] {
@@ -398,8 +411,14 @@ mod tests {
         for (path, expected) in [
             ("/mcp", "/mcp"),
             ("/mcp?page=2", "/mcp?page=2"),
-            ("/mcp?api_key=a&page=2#x", "/mcp?api_key=redacted-1&page=2#x"),
-            ("https://me:pw@h:1/mcp?key=a", "https://redacted-2@h:1/mcp?key=redacted-1"),
+            (
+                "/mcp?api_key=a&page=2#x",
+                "/mcp?api_key=redacted-1&page=2#x",
+            ),
+            (
+                "https://me:pw@h:1/mcp?key=a",
+                "https://redacted-2@h:1/mcp?key=redacted-1",
+            ),
             ("https://h/a@b", "https://h/a@b"),
         ] {
             assert_eq!(redactor.path(path), expected);
@@ -408,12 +427,21 @@ mod tests {
 
     #[test]
     fn words_of_a_command_that_name_a_secret_are_replaced() {
-        let words = ["server", "--api-key", "a", "--token=b", "--port", "80", "https://u:p@h"];
+        let words = [
+            "server",
+            "--api-key",
+            "a",
+            "--token=b",
+            "--port",
+            "80",
+            "https://u:p@h",
+        ];
         let words = words.map(str::to_owned);
 
         let redacted = Redactor::new().command(&words);
 
-        let expected = "server --api-key redacted-1 --token=redacted-2 --port 80 https://redacted-3@h";
+        let expected =
+            "server --api-key redacted-1 --token=redacted-2 --port 80 https://redacted-3@h";
         assert_eq!(redacted, expected);
     }
 
@@ -448,8 +476,14 @@ mod tests {
                 "curl -H 'Authorization: Bearer abcdef'",
                 "curl -H 'Authorization: Bearer redacted-2'",
             ),
-            (r#"{"access_token": "abc""#, r#"{"access_token": "redacted-1""#),
-            ("GET https://h/?token=abc done", "GET https://h/?token=redacted-1 done"),
+            (
+                r#"{"access_token": "abc""#,
+                r#"{"access_token": "redacted-1""#,
+            ),
+            (
+                "GET https://h/?token=abc done",
+                "GET https://h/?token=redacted-1 done",
+            ),
             ("API_KEY=abc started", "API_KEY=redacted-1 started"),
             ("two words", "two words"),
             ("\"", "\""),
@@ -462,7 +496,12 @@ mod tests {
     #[test]
     fn redacting_twice_changes_nothing() {
         let mut redactor = Redactor::new();
-        for text in ["token=abc", "Bearer abcdef", r#"{"token":"abc"}"#, "https://u:p@h/?key=1"] {
+        for text in [
+            "token=abc",
+            "Bearer abcdef",
+            r#"{"token":"abc"}"#,
+            "https://u:p@h/?key=1",
+        ] {
             let once = redactor.text(text);
             assert_ne!(once, text);
             assert_eq!(redactor.text(&once), once);

@@ -3,9 +3,9 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
-use bowline_core::{Message, Notification, RawRequest, Response, decode_batch, is_batch};
 use bowline_core::era::is_modern_version;
 use bowline_core::http::headers::name_member;
+use bowline_core::{Message, Notification, RawRequest, Response, decode_batch, is_batch};
 use bowline_types::{Json, ProtocolVersion, RequestId, meta_key};
 
 use super::{
@@ -54,11 +54,17 @@ impl Timeline {
             EventKind::Lost { .. } => (None, Matched::new(None, EntryKind::Lost)),
             EventKind::Request { .. } => {
                 self.http_request(event);
-                (Some(Side::Client), Matched::new(None, EntryKind::HttpRequest))
+                (
+                    Some(Side::Client),
+                    Matched::new(None, EntryKind::HttpRequest),
+                )
             }
             EventKind::Response { .. } => {
                 let exchange = self.http_response(event);
-                (Some(Side::Server), Matched::new(exchange, EntryKind::HttpResponse))
+                (
+                    Some(Side::Server),
+                    Matched::new(exchange, EntryKind::HttpResponse),
+                )
             }
             EventKind::End { by, complete } => {
                 let from = match by {
@@ -368,8 +374,14 @@ impl Timeline {
     }
 
     fn http_request(&mut self, event: &Event) {
-        let (Some(number), EventKind::Request { method, path, headers }) =
-            (event.exchange, &event.kind)
+        let (
+            Some(number),
+            EventKind::Request {
+                method,
+                path,
+                headers,
+            },
+        ) = (event.exchange, &event.kind)
         else {
             return;
         };
@@ -617,9 +629,11 @@ fn named(method: &str, params: &Json) -> Option<String> {
     let path: &[&str] = match method {
         "resources/subscribe" | "resources/unsubscribe" => &["uri"],
         "tasks/result" => &["taskId"],
-        "completion/complete" => return ["name", "uri"]
-            .iter()
-            .find_map(|name| text_member(params, &["ref", name])),
+        "completion/complete" => {
+            return ["name", "uri"]
+                .iter()
+                .find_map(|name| text_member(params, &["ref", name]));
+        }
         _ => &[name_member(method)?],
     };
     text_member(params, path)
