@@ -21,7 +21,18 @@
 //! # Ok::<(), bowline_recording::ReadError>(())
 //! ```
 
+mod check;
+pub use check::{Finding, Law, LawLevel, Report, all_laws, check};
+
 mod conversation;
+
+mod diff;
+pub use diff::{
+    Diff, DiffOptions, ExchangeChange, JsonChange, ParsePathError, PathPattern, diff, json_diff,
+};
+
+mod export;
+pub use export::{to_har, to_otlp};
 
 mod format;
 pub use format::{
@@ -29,17 +40,26 @@ pub use format::{
     Transport,
 };
 
-mod json_difference;
-pub use json_difference::JsonDifference;
-
 mod mock;
 pub use mock::{DropAfter, InjectedFailure, Latency, Mock, MockBuilder, Unmatched};
 
 mod reader;
 pub use reader::{Problem, ReadError, ReadLimits, Recording, RecordingReader};
 
+mod recorder;
+pub use recorder::{Recorder, RecorderOptions, RecorderThread};
+
+mod redact;
+pub use redact::Redactor;
+
 mod replay;
 pub use replay::{ConnectedReplay, Pacing, Replay, ReplayOutcome, ReplayReport, ReplayedRequest};
+
+mod timeline;
+pub use timeline::{
+    Answer, Cancel, CancelForm, Entry, EntryKind, Exchange, ExchangeNotification, ExchangeState,
+    HttpEnd, HttpExchange, Timeline,
+};
 
 mod writer;
 pub use writer::RecordingWriter;

@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bowline_recording::{Pacing, Replay};
+use bowline_recording::{Pacing, PathPattern, Replay};
 use clap::Args;
 
 use crate::exit::Exit;
@@ -29,10 +29,10 @@ pub(crate) struct ReplayOptions {
     file: PathBuf,
     #[command(flatten)]
     target: TargetArgs,
-    /// Ignore differences at this path (/result/content/0/text, where * is any part), or in all members of this name
-    /// (repeatable).
+    /// Ignore differences at and below this path: result.content[0].text, with [*] for any element, * for any member
+    /// and .. for any depth (repeatable).
     #[arg(long, value_name = "PATH")]
-    ignore: Vec<String>,
+    ignore: Vec<PathPattern>,
     /// Count every difference but those of --ignore.
     #[arg(long)]
     strict: bool,
@@ -73,7 +73,7 @@ impl ReplayOptions {
             replay = replay.pacing(Pacing::AsRecorded);
         }
         for path in &self.ignore {
-            replay = replay.ignore(path);
+            replay = replay.ignore(path.clone());
         }
         let builder = target.client(&self.connect)?;
         let connected = replay.connect(builder).await;

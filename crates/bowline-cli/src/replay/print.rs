@@ -2,7 +2,7 @@
 
 use std::io;
 
-use bowline_recording::{JsonDifference, ReplayOutcome, ReplayReport, ReplayedRequest};
+use bowline_recording::{JsonChange, ReplayOutcome, ReplayReport, ReplayedRequest};
 use serde_json::{Value, json};
 
 use crate::output::{Output, Style, fit, visible_line};
@@ -29,7 +29,7 @@ impl Printer {
             return;
         }
         let printed = match self.output.is_json() {
-            true => self.output.json(request),
+            true => self.output.json(&to_json(request)),
             false => lines(self.output, request)
                 .into_iter()
                 .try_for_each(|line| self.output.line(line)),
@@ -105,15 +105,15 @@ fn lines(output: Output, request: &ReplayedRequest) -> Vec<String> {
     let width = output.width.saturating_sub(INDENT.len());
     let mut add = |text: &str| lines.push(format!("{INDENT}{}", fit(text, width)));
     match &request.outcome {
-        ReplayOutcome::Different { differences } => {
-            for difference in differences {
-                add(&path_of(difference));
+        ReplayOutcome::Different { changes } => {
+            for change in changes {
+                add(&path_of(change));
                 let value = |value: &Option<Value>| match value {
                     Some(value) => visible_line(&value.to_string()).into_owned(),
                     None => "nothing".to_owned(),
                 };
-                add(&format!("- {}", value(&difference.expected)));
-                add(&format!("+ {}", value(&difference.actual)));
+                add(&format!("- {}", value(&change.left)));
+                add(&format!("+ {}", value(&change.right)));
             }
         }
         ReplayOutcome::Failed { why } | ReplayOutcome::Skipped { why } => add(&visible_line(why)),
@@ -122,11 +122,40 @@ fn lines(output: Output, request: &ReplayedRequest) -> Vec<String> {
     lines
 }
 
-fn path_of(difference: &JsonDifference) -> String {
-    match difference.path.as_str() {
-        "" => "/".to_owned(),
+fn path_of(change: &JsonChange) -> String {
+    match change.path.as_str() {
+        "" => "$".to_owned(),
         path => visible_line(path).into_owned(),
     }
+}
+
+fn to_json(request: &ReplayedRequest) -> Value {
+    let mut value = json!({"number": request.number, "method": request.method});
+    if let Some(name) = &request.name {
+        value["name"] = json!(name);
+    }
+    let outcome = match &request.outcome {
+        ReplayOutcome::Same => "same",
+        ReplayOutcome::Different { changes } => {
+            let change = |change: &JsonChange| {
+                json!({"path": change.path, "recorded": change.left, "actual": change.right})
+            };
+            value["differences"] = changes.iter().map(change).collect();
+            "different"
+        }
+        ReplayOutcome::Failed { why } => {
+            value["why"] = json!(why);
+            "failed"
+        }
+        ReplayOutcome::Cancelled => "cancelled",
+        ReplayOutcome::Skipped { why } => {
+            value["why"] = json!(why);
+            "skipped"
+        }
+        _ => "unknown",
+    };
+    value["outcome"] = json!(outcome);
+    value
 }
 
 const INDENT: &str = "           ";

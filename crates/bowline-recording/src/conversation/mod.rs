@@ -1,15 +1,15 @@
 //! [`Conversation`]: what a recording says about a server, independent of the version and transport that were recorded.
 //!
 //! ```text
-//! events ── assemble ──▶ introduction      what the server says about itself, as of `server/discover`
-//!                        scripts           one per request: notifications, questions, answer
-//!                        change groups     what each subscription was sent
+//! timeline ──▶ introduction      what the server says about itself, as of `server/discover`
+//!              scripts           one per request: notifications, questions, answer
+//!              change groups     what each subscription was sent
 //! ```
 
-mod assemble;
+mod draft;
+pub(crate) use draft::same_answer;
 
-mod legs;
-pub(crate) use legs::same_answer;
+mod from_timeline;
 
 mod request_key;
 pub(crate) use request_key::{RequestKey, bare_params};
@@ -115,7 +115,7 @@ pub(crate) struct Change {
 
 impl Conversation {
     pub(crate) fn of(recording: &Recording) -> Self {
-        assemble::assemble(recording)
+        from_timeline::conversation(recording)
     }
 }
 

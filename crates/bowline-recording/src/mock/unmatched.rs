@@ -8,7 +8,7 @@ use bowline_types::{ErrorCode, RpcError};
 use serde_json::Value;
 
 use crate::conversation::RequestKey;
-use crate::json_difference::json_differences;
+use crate::json_diff;
 
 /// A request that a [`Mock`](super::Mock) got and its recording does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,10 +93,10 @@ impl Distance {
     fn between(one: &RequestKey, other: &RequestKey) -> Self {
         let one: Value = serde_json::from_str(one.params()).unwrap_or_default();
         let other: Value = serde_json::from_str(other.params()).unwrap_or_default();
-        let found = json_differences(&one, &other, MAX_DIFFERENCES, &|_, _, _| false);
+        let found = json_diff(&one, &other, &[]);
         Self {
             name: edit_distance(name_of(&one), name_of(&other)),
-            paths: found.into_iter().map(|difference| difference.path).collect(),
+            paths: found.into_iter().map(|change| change.path).collect(),
         }
     }
 
@@ -105,10 +105,7 @@ impl Distance {
     }
 
     fn paths(&self) -> String {
-        let shown = self.paths.iter().take(5).map(|path| match path.as_str() {
-            "" => "/",
-            path => path,
-        });
+        let shown = self.paths.iter().take(5).map(String::as_str);
         let text = shown.collect::<Vec<_>>().join(", ");
         match self.paths.len() > 5 {
             true => format!("{text}, …"),
@@ -143,7 +140,6 @@ fn edit_distance(one: &str, other: &str) -> usize {
 
 /// With how many recorded requests one is compared.
 const MAX_COMPARED: usize = 1000;
-const MAX_DIFFERENCES: usize = 100;
 const MAX_NAME: usize = 100;
 
 #[cfg(test)]
@@ -176,7 +172,7 @@ mod tests {
 
         assert_eq!(
             unmatched.message,
-            r#"the recording has no `tools/call` with {"arguments":{"a":1,"b":3},"name":"add"}; the nearest has {"arguments":{"a":1,"b":2},"name":"add"}, which differs in /arguments/b"#
+            r#"the recording has no `tools/call` with {"arguments":{"a":1,"b":3},"name":"add"}; the nearest has {"arguments":{"a":1,"b":2},"name":"add"}, which differs in arguments.b"#
         );
         assert_eq!(unmatched.to_rpc_error().code, ErrorCode::INVALID_PARAMS);
     }

@@ -6,8 +6,6 @@ use serde_json::{Map, Value, json};
 use super::host::AskedQuestion;
 use super::ignore::IgnoreRules;
 use super::ReplayOutcome;
-use crate::JsonDifference;
-use crate::json_difference::json_differences;
 
 /// Compares the outcome of a request, and what the server asked before.
 pub(super) fn compare(
@@ -17,37 +15,24 @@ pub(super) fn compare(
     asked: &[AskedQuestion],
     unasked: usize,
 ) -> ReplayOutcome {
-    let mut differences = Vec::new();
-    for (at, question) in asked.iter().enumerate() {
-        let actual = question_value(&question.actual);
-        let path = format!("/questions/{at}");
-        match &question.recorded {
-            Some(recorded) => {
-                let found = differing(rules, &question_value(recorded), &actual);
-                differences.extend(found.into_iter().map(|mut difference| {
-                    difference.path = format!("{path}{}", difference.path);
-                    difference
-                }));
-            }
-            None => differences.push(JsonDifference {
-                path,
-                expected: None,
-                actual: Some(actual),
-            }),
-        }
-    }
+    let mut changes = Vec::new();
+    let questions = |of: &dyn Fn(&AskedQuestion) -> Option<&RawInputRequest>| {
+        let values = asked.iter().map(|it| of(it).map_or(Value::Null, question_value));
+        json!({"questions": values.collect::<Vec<_>>()})
+    };
+    let recorded_questions = questions(&|it| it.recorded.as_ref());
+    let actual_questions = questions(&|it| Some(&it.actual));
+    changes.extend(rules.differences(&recorded_questions, &actual_questions));
     if unasked > 0 {
-        differences.push(JsonDifference {
-            path: "/questions".to_owned(),
-            expected: Some(json!(asked.len() + unasked)),
-            actual: Some(json!(asked.len())),
-        });
+        let count = |count: usize| json!({"questions": {"count": count}});
+        let (all, some) = (count(asked.len() + unasked), count(asked.len()));
+        changes.extend(rules.differences(&all, &some));
     }
-    differences.extend(differing(rules, recorded, actual));
-    differences.truncate(MAX_DIFFERENCES);
-    match differences.is_empty() {
+    changes.extend(rules.differences(recorded, actual));
+    changes.truncate(MAX_CHANGES);
+    match changes.is_empty() {
         true => ReplayOutcome::Same,
-        false => ReplayOutcome::Different { differences },
+        false => ReplayOutcome::Different { changes },
     }
 }
 
@@ -77,12 +62,6 @@ pub(super) fn outcome_value(outcome: &Outcome) -> Value {
     }
 }
 
-fn differing(rules: &IgnoreRules, recorded: &Value, actual: &Value) -> Vec<JsonDifference> {
-    json_differences(recorded, actual, MAX_DIFFERENCES, &|path, recorded, actual| {
-        rules.ignores(path, recorded, actual)
-    })
-}
-
 /// Returns a question in the form of the latest version, whatever the version of its server.
 fn question_value(question: &RawInputRequest) -> Value {
     let fitted = fit_question(Dialect::LATEST, question.clone());
@@ -90,4 +69,5 @@ fn question_value(question: &RawInputRequest) -> Value {
     fitted.to_json().decode().unwrap_or_default()
 }
 
-const MAX_DIFFERENCES: usize = 100;
+/// How many differences of one request are reported.
+const MAX_CHANGES: usize = 100;

@@ -1,82 +1,57 @@
 //! [`IgnoreRules`]: which differences between a recorded answer and a new one do not count.
 
-use std::borrow::Cow;
-
 use serde_json::Value;
 
-use crate::Timestamp;
+use crate::{JsonChange, PathPattern, Timestamp, json_diff};
 
 /// The differences that do not count.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct IgnoreRules {
-    rules: Vec<IgnoreRule>,
-    has_defaults: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum IgnoreRule {
-    /// A JSON pointer whose parts may be `*`.
-    Path(Vec<String>),
-    /// A member of this name, anywhere.
-    Name(String),
-}
-
-impl Default for IgnoreRules {
-    fn default() -> Self {
-        Self {
-            rules: Vec::new(),
-            has_defaults: true,
-        }
-    }
+    paths: Vec<PathPattern>,
+    is_strict: bool,
 }
 
 impl IgnoreRules {
-    /// Adds a JSON pointer, if `path` begins with a slash, or else the name of a member.
-    pub(super) fn add(&mut self, path: &str) {
-        let part = |part: &str| part.replace("~1", "/").replace("~0", "~");
-        self.rules.push(match path.strip_prefix('/') {
-            Some(path) => IgnoreRule::Path(path.split('/').map(part).collect()),
-            None => IgnoreRule::Name(path.to_owned()),
-        });
+    pub(super) fn add(&mut self, path: PathPattern) {
+        self.paths.push(path);
     }
 
-    pub(super) fn remove_defaults(&mut self) {
-        self.has_defaults = false;
+    /// Counts also what is ignored by default.
+    pub(super) fn set_strict(&mut self) {
+        self.is_strict = true;
     }
 
-    pub(super) fn ignores(
-        &self,
-        path: &[Cow<'_, str>],
-        recorded: Option<&Value>,
-        actual: Option<&Value>,
-    ) -> bool {
-        let matches = |rule: &IgnoreRule| match rule {
-            IgnoreRule::Path(parts) => {
-                parts.len() == path.len()
-                    && parts.iter().zip(path).all(|(part, name)| part == "*" || part == name)
-            }
-            IgnoreRule::Name(name) => path.last().is_some_and(|last| last == name),
-        };
-        if self.rules.iter().any(matches) {
-            return true;
-        }
+    /// Returns the differences that count.
+    pub(super) fn differences(&self, recorded: &Value, actual: &Value) -> Vec<JsonChange> {
+        let mut changes = json_diff(recorded, actual, &self.paths);
+        changes.retain(|change| !self.ignores(change));
+        changes
+    }
+
+    fn ignores(&self, change: &JsonChange) -> bool {
+        let (recorded, actual) = (change.left.as_ref(), change.right.as_ref());
+        let name = change.path.rsplit('.').next().unwrap_or_default();
         // Only the modern era has it, and its absence means the same.
         let is_complete = |value: Option<&Value>| value.is_none_or(|value| value == "complete");
-        let name = path.last().map(|name| &**name).unwrap_or_default();
         if name == "resultType" && is_complete(recorded) && is_complete(actual) {
             return true;
         }
-        self.has_defaults && is_ignored_by_default(name, recorded, actual)
+        if let (Some(Value::Number(recorded)), Some(Value::Number(actual))) = (recorded, actual) {
+            return recorded.as_f64() == actual.as_f64(); // `2` and `2.0`
+        }
+        !self.is_strict && is_ignored_by_default(&change.path, recorded, actual)
     }
 }
 
-fn is_ignored_by_default(name: &str, recorded: Option<&Value>, actual: Option<&Value>) -> bool {
-    if VARYING.contains(&name) {
+fn is_ignored_by_default(path: &str, recorded: Option<&Value>, actual: Option<&Value>) -> bool {
+    let mut names = path.split(['.', '[', ']']);
+    if names.any(|name| VARYING.contains(&name)) {
         return true;
     }
     let (Some(recorded), Some(actual)) = (recorded, actual) else {
         return false;
     };
+    let name = path.rsplit('.').next().unwrap_or_default();
     if OPAQUE.contains(&name) {
         return true;
     }
@@ -92,8 +67,8 @@ fn is_time(text: &str) -> bool {
 
 fn is_uuid(text: &str) -> bool {
     let lengths = text.split('-').map(str::len);
-    lengths.eq([8, 4, 4, 4, 12])
-        && text.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit())
+    let is_digit = |byte: u8| byte == b'-' || byte.is_ascii_hexdigit();
+    lengths.eq([8, 4, 4, 4, 12]) && text.bytes().all(is_digit)
 }
 
 /// The members that differ between two sendings, or between the eras.
@@ -114,61 +89,64 @@ mod tests {
 
     use super::*;
 
-    fn ignores(rules: &IgnoreRules, path: &str, recorded: Value, actual: Value) -> bool {
-        let parts = path.split('/').skip(1).map(Cow::Borrowed);
-        let parts: Vec<Cow<'_, str>> = parts.collect();
-        rules.ignores(&parts, Some(&recorded), Some(&actual))
+    fn paths(rules: &IgnoreRules, recorded: Value, actual: Value) -> Vec<String> {
+        let found = rules.differences(&recorded, &actual);
+        found.into_iter().map(|change| change.path).collect()
     }
 
     #[test]
-    fn a_rule_is_a_path_or_the_name_of_a_member() {
+    fn ignored_paths_do_not_count() {
         let mut rules = IgnoreRules::default();
-        rules.add("/result/content/*/text");
-        rules.add("weather");
-        let ignored = |path| ignores(&rules, path, json!(1), json!(2));
+        rules.add("result.content[*].text".parse().unwrap());
+        let content = |text: &str| json!({"result": {"content": [{"type": text, "text": text}]}});
 
-        assert!(ignored("/result/content/0/text"));
-        assert!(ignored("/result/content/12/text"));
-        assert!(!ignored("/result/content/0"));
-        assert!(!ignored("/result/content/0/text/more"));
-        assert!(ignored("/result/structuredContent/weather"));
-        assert!(!ignored("/result/structuredContent/weathers"));
+        assert_eq!(paths(&rules, content("a"), content("b")), ["result.content[0].type"]);
     }
 
     #[test]
-    fn ids_times_cursors_and_tokens_are_ignored_by_default() {
-        let mut rules = IgnoreRules::default();
-        let ignored = |rules: &IgnoreRules, path| ignores(rules, path, json!("a"), json!("b"));
-        let (morning, noon) = (json!("2026-07-28T08:00:00Z"), json!("2026-07-28T12:00:00.5Z"));
-        let uuid = |end: &str| json!(format!("67e55044-10b1-426f-9247-bb680e5fe0{end}"));
+    fn ids_times_cursors_and_states_are_ignored_by_default() {
+        let answer = |letter: &str, time: &str| {
+            json!({"result": {
+                "nextCursor": letter, "requestState": letter, "_meta": {"deep": [letter]},
+                "started": time, "order": format!("67e55044-10b1-426f-9247-bb680e5fe0c{letter}"),
+                "count": 2,
+            }})
+        };
+        let (morning, noon) = ("2026-07-28T08:00:00Z", "2026-07-28T12:00:00.5Z");
 
-        assert!(ignored(&rules, "/result/nextCursor"));
-        assert!(ignored(&rules, "/result/_meta"));
-        assert!(ignores(&rules, "/result/content/0/text", morning.clone(), noon.clone()));
-        assert!(ignores(&rules, "/result/order", uuid("c8"), uuid("c9")));
-        assert!(!ignored(&rules, "/result/content/0/text"));
-        rules.remove_defaults();
-        assert!(!ignored(&rules, "/result/nextCursor"));
-        assert!(!ignores(&rules, "/result/content/0/text", morning, noon));
+        let mut rules = IgnoreRules::default();
+        let lenient = paths(&rules, answer("a", morning), answer("b", noon));
+        rules.set_strict();
+        let strict = paths(&rules, answer("a", morning), answer("b", noon));
+
+        assert!(lenient.is_empty(), "{lenient:?}");
+        assert_eq!(strict.len(), 5, "{strict:?}");
+    }
+
+    #[test]
+    fn other_texts_count() {
+        let rules = IgnoreRules::default();
+
+        let found = paths(&rules, json!({"a": "noon", "b": 1}), json!({"a": "2026-07-28T12:00:00Z", "b": 1.5}));
+
+        assert_eq!(found, ["a", "b"]);
     }
 
     #[test]
     fn a_cursor_on_one_side_only_is_a_difference() {
-        let path = [Cow::Borrowed("result"), Cow::Borrowed("nextCursor")];
-
         let rules = IgnoreRules::default();
+        let cursor = json!({"result": {"nextCursor": "a"}});
 
-        assert!(!rules.ignores(&path, Some(&json!("a")), None));
-        assert!(!rules.ignores(&path, None, Some(&json!("a"))));
+        assert_eq!(paths(&rules, cursor.clone(), json!({"result": {}})), ["result.nextCursor"]);
+        assert_eq!(paths(&rules, json!({"result": {}}), cursor), ["result.nextCursor"]);
     }
 
     #[test]
-    fn a_complete_result_needs_no_type() {
-        let path = [Cow::Borrowed("result"), Cow::Borrowed("resultType")];
+    fn a_complete_result_needs_no_type_and_numbers_no_fraction() {
         let mut rules = IgnoreRules::default();
-        rules.remove_defaults();
+        rules.set_strict();
 
-        assert!(rules.ignores(&path, Some(&json!("complete")), None));
-        assert!(!rules.ignores(&path, Some(&json!("task")), None));
+        assert!(paths(&rules, json!({"resultType": "complete", "n": 2}), json!({"n": 2.0})).is_empty());
+        assert_eq!(paths(&rules, json!({"resultType": "task"}), json!({})), ["resultType"]);
     }
 }

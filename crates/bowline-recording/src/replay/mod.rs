@@ -16,10 +16,9 @@ use std::time::Duration;
 
 use bowline::client::ClientBuilder;
 use bowline_core::json::pick;
-use serde::Serialize;
 
 use crate::conversation::{Conversation, Script};
-use crate::{JsonDifference, Recording};
+use crate::{JsonChange, PathPattern, Recording};
 use host::ReplayHost;
 use ignore::IgnoreRules;
 
@@ -35,7 +34,7 @@ use ignore::IgnoreRules;
 /// use bowline_recording::{Recording, Replay};
 ///
 /// # async fn example(recording: Recording, server: Server) -> bowline::Result<()> {
-/// let replay = Replay::new(&recording).ignore("/result/structuredContent/elapsed");
+/// let replay = Replay::new(&recording).ignore("result.structuredContent.elapsed".parse().unwrap());
 /// let report = replay.connect(Client::in_process(&server)).await?.run(|_| {}).await;
 /// for request in &report.requests {
 ///     println!("{} {:?}", request.method, request.outcome);
@@ -72,7 +71,7 @@ pub enum Pacing {
 }
 
 /// The result of a [`Replay`].
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReplayReport {
     /// The protocol version that was negotiated.
@@ -82,7 +81,7 @@ pub struct ReplayReport {
 }
 
 /// One request of a [`Replay`].
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReplayedRequest {
     /// The position in the recording, from 1. 0 is what the server says about itself.
@@ -90,24 +89,21 @@ pub struct ReplayedRequest {
     /// The method.
     pub method: String,
     /// The tool, prompt, resource or task that it is about.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// How the answer compares.
-    #[serde(flatten)]
     pub outcome: ReplayOutcome,
 }
 
 /// How the answer to a request compares with the recorded one.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "outcome", rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ReplayOutcome {
     /// It is the same.
     Same,
     /// It differs.
     Different {
-        /// Where; at most 100 places.
-        differences: Vec<JsonDifference>,
+        /// Where; at most 100 places. The left side is the recorded one.
+        changes: Vec<JsonChange>,
     },
     /// There is no answer to compare: the connection failed, or the timeout has elapsed.
     Failed {
@@ -136,16 +132,15 @@ impl Replay {
         }
     }
 
-    /// Ignores differences at a path, such as `/result/content/0/text`, where `*` stands for any part, or in all members
-    /// of a name, such as `elapsed`.
-    pub fn ignore(mut self, path: &str) -> Self {
+    /// Ignores differences at and below a path, such as `result.content[*].text` or `..elapsed`.
+    pub fn ignore(mut self, path: PathPattern) -> Self {
         self.settings.ignore.add(path);
         self
     }
 
     /// Counts also differences that are ignored by default.
     pub fn strict(mut self) -> Self {
-        self.settings.ignore.remove_defaults();
+        self.settings.ignore.set_strict();
         self
     }
 

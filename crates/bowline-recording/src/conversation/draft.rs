@@ -14,13 +14,11 @@ use super::{Ask, Ending, Question, RequestKey, Script, Step, bare_params};
 
 /// A script that is not complete yet.
 pub(super) struct Draft {
-    pub(super) script: Script,
+    script: Script,
     /// The time of the last step.
     last: Duration,
     /// Whether the server waits for the client's answers.
     has_open_round: bool,
-    /// The state that the next leg repeats.
-    state: Option<Json>,
 }
 
 /// The position of a question in a draft.
@@ -60,8 +58,11 @@ impl Draft {
             script,
             last: at,
             has_open_round: false,
-            state: None,
         }
+    }
+
+    pub(super) fn into_script(self) -> Script {
+        self.script
     }
 
     pub(super) fn notify(&mut self, at: Duration, notification: Notification) {
@@ -139,12 +140,6 @@ impl Draft {
         self.end(at, Ending::Cancelled);
     }
 
-    /// Returns whether a request with this state continues the draft.
-    pub(super) fn expects(&self, state: Option<&Json>) -> bool {
-        let text = |json: &Json| json.decode::<String>().ok();
-        self.state.as_ref().and_then(text) == state.and_then(text)
-    }
-
     /// Adds the answers with which the client sent the request again.
     pub(super) fn resume(&mut self, at: Duration, responses: Option<&Json>) {
         let round = self.script.steps.iter_mut().rev().find_map(|step| match step {
@@ -156,7 +151,6 @@ impl Draft {
             let answer = answer.and_then(|[answer]| answer);
             question.answer = answer.map(|answer| Ok(answer.to_unshared()));
         }
-        self.state = None;
         self.last = at;
     }
 
@@ -174,8 +168,6 @@ impl Draft {
         });
         let questions = questions.collect();
         self.script.steps.push(Step::Ask(Ask { after, questions }));
-        let state = pick(result, ["requestState"]).ok().and_then(|[state]| state);
-        self.state = state.filter(|state| !state.is_null());
         Ok(())
     }
 
