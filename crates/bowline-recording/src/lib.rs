@@ -63,3 +63,10 @@ pub use timeline::{
 
 mod writer;
 pub use writer::RecordingWriter;
+
+/// The code blocks of the guide, which run as doctests.
+#[cfg(doctest)]
+mod guide {
+    #[doc = include_str!("../../../docs/mock.md")]
+    struct Mock;
+}

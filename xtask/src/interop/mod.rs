@@ -5,6 +5,7 @@
 //! cell            one client against one server, over one transport, in one mode
 //! known_failures  the checks that a peer is known to fail, with reasons
 //! bridged         the SDKs with a bridge between client and server
+//! mocked          a recording of two SDKs, served to their clients
 //! tasks           implementations of the extension of tasks, with a fixture of their own
 //! table           all cells, as `conformance/RESULTS.md`
 //! real            published programs, unmodified and without our fixture
@@ -13,6 +14,7 @@
 mod bridged;
 mod cell;
 mod known_failures;
+mod mocked;
 mod peers;
 mod real;
 mod table;
@@ -76,10 +78,12 @@ fn check(root: &Path, peers: Peers, mode: ResultsMode) -> io::Result<bool> {
             let sdks = run_cells(&ours, &peers, &of_sdks)?;
             let tasks = tasks::run(root, &ours, &of_tasks)?;
             let bridged = bridged::run(&ours, &peers, &of_sdks)?;
+            let mocked = mocked::run(root, &ours, &peers)?;
             vec![
                 (PagePart::Sdks, sdks, of_sdks.clone()),
                 (PagePart::Tasks, tasks, of_tasks),
                 (PagePart::Bridged, bridged, of_sdks),
+                (PagePart::Mocked, mocked, KnownFailures::default()),
             ]
         }
         Peers::Real => {

@@ -27,12 +27,14 @@ pub(crate) struct Peer {
 #[derive(Clone, Debug)]
 pub(crate) struct ProgramCommand(Vec<String>);
 
-/// Our own client, server and bridge.
+/// Our own client, server, bridge and command.
 #[derive(Debug)]
 pub(crate) struct OurPrograms {
     pub(crate) client: ProgramCommand,
     pub(crate) server: ProgramCommand,
     pub(crate) bridge: ProgramCommand,
+    /// The command `bowline`.
+    pub(crate) bowline: ProgramCommand,
 }
 
 impl Peer {
@@ -126,7 +128,8 @@ impl ProgramCommand {
 impl OurPrograms {
     pub(crate) fn build(root: &Path) -> io::Result<Self> {
         let mut build = process::cargo(root);
-        build.args(["build", "--quiet", "--package", "bowline-conformance"]);
+        build.args(["build", "--quiet"]);
+        build.args(["--package", "bowline-conformance", "--package", "bowline-cli"]);
         if !process::run(&mut build)? {
             return Err(io::Error::other("failed to compile our programs"));
         }
@@ -135,6 +138,7 @@ impl OurPrograms {
             client: ProgramCommand::new([built.join("interop-client")]),
             server: ProgramCommand::new([built.join("interop-server")]),
             bridge: ProgramCommand::new([built.join("interop-bridge")]),
+            bowline: ProgramCommand::new([built.join("bowline")]),
         })
     }
 }
@@ -227,6 +231,10 @@ pub(crate) const NAMES: [&str; 4] = [
     "typescript 2.4.0",
     "rmcp 3.8.0",
 ];
+/// The peer whose client is recorded.
+pub(crate) const PYTHON: &str = NAMES[0];
+/// The peer whose server is recorded.
+pub(crate) const TYPESCRIPT: &str = NAMES[2];
 /// The peer whose programs include those of the tasks fixture.
 pub(crate) const RMCP: &str = NAMES[3];
 

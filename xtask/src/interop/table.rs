@@ -13,6 +13,8 @@ pub(crate) enum PagePart {
     Tasks,
     /// The SDKs with a bridge in between.
     Bridged,
+    /// A recording, served to the SDKs.
+    Mocked,
     Real,
     /// Published programs with a bridge in between.
     BridgedReal,
@@ -22,7 +24,7 @@ impl PagePart {
     /// Returns the command that writes it.
     pub(crate) fn command(self) -> &'static str {
         match self {
-            Self::Sdks | Self::Tasks | Self::Bridged => "cargo xtask interop",
+            Self::Sdks | Self::Tasks | Self::Bridged | Self::Mocked => "cargo xtask interop",
             Self::Real | Self::BridgedReal => "cargo xtask interop --real",
         }
     }
@@ -43,9 +45,10 @@ impl PagePart {
 }
 
 /// The parts after the first, and the heading of each.
-const STARTS: [(PagePart, &str); 4] = [
+const STARTS: [(PagePart, &str); 5] = [
     (PagePart::Tasks, TASKS_INTRODUCTION_START),
     (PagePart::Bridged, BRIDGED_INTRODUCTION_START),
+    (PagePart::Mocked, MOCKED_INTRODUCTION_START),
     (PagePart::Real, REAL_INTRODUCTION_START),
     (PagePart::BridgedReal, BRIDGED_REAL_INTRODUCTION_START),
 ];
@@ -61,6 +64,7 @@ pub(crate) fn text(part: PagePart, cells: &[Cell], known_failures: &KnownFailure
             tasks::CHECKS,
         ),
         PagePart::Bridged => (BRIDGED_INTRODUCTION, "###", "peer | over | modes", CHECKS),
+        PagePart::Mocked => (MOCKED_INTRODUCTION, "###", "peer | over | mode", CHECKS),
         PagePart::BridgedReal => (
             BRIDGED_REAL_INTRODUCTION,
             "###",
@@ -79,6 +83,9 @@ pub(crate) fn text(part: PagePart, cells: &[Cell], known_failures: &KnownFailure
         (Side::Client, "Their clients, our server"),
         (Side::Server, "Our client, their servers"),
     ] {
+        if part == PagePart::Mocked && side == Side::Server {
+            continue; // a mock is always the server
+        }
         page.push_str(&format!("\n{level} {title}\n\n"));
         page.push_str(&format!("| {columns} | {} |\n", checks.join(" | ")));
         page.push_str(&format!("|{}\n", "---|".repeat(3 + checks.len())));
@@ -131,7 +138,7 @@ fn row(part: PagePart, cell: &Cell, known_failures: &KnownFailures) -> String {
     });
     let signs: Vec<&str> = signs.collect();
     let third = match part {
-        PagePart::Sdks | PagePart::Bridged | PagePart::BridgedReal => &cell.mode,
+        PagePart::Sdks | PagePart::Bridged | PagePart::Mocked | PagePart::BridgedReal => &cell.mode,
         PagePart::Tasks | PagePart::Real => &cell.version,
     };
     format!(
@@ -144,7 +151,7 @@ fn row(part: PagePart, cell: &Cell, known_failures: &KnownFailures) -> String {
 fn skipped(part: PagePart, cells: &[Cell]) -> BTreeSet<String> {
     let each = cells.iter().flat_map(|cell| {
         let place = match part {
-            PagePart::Sdks | PagePart::Bridged => format!("at {}", cell.version),
+            PagePart::Sdks | PagePart::Bridged | PagePart::Mocked => format!("at {}", cell.version),
             PagePart::Tasks | PagePart::Real | PagePart::BridgedReal => {
                 format!("for {} over {}", cell.peer, cell.transport.name())
             }
@@ -215,6 +222,17 @@ which use different eras: `2026 → legacy` is a client of 2026-07-28 and a serv
 the peer. A client reaches our server over the same transport on both sides of the bridge, or over HTTP behind HTTP+SSE; a
 server over stdio is behind a bridge that our client reaches over HTTP, and a server over HTTP or HTTP+SSE behind one that
 it reaches over stdio. Over stdio the bridge has one connection for each client, because the fixture counts in its process.
+";
+
+const MOCKED_INTRODUCTION_START: &str = "\n## Recorded and mocked\n";
+
+const MOCKED_INTRODUCTION: &str = "
+## Recorded and mocked
+
+Written by `cargo xtask interop`: `bowline tap` records the Python client with the TypeScript server over stdio, once in
+each era, while the client runs the checks of the first part. `bowline mock` serves each recording to the clients of both
+SDKs, over stdio and HTTP, in each era, and they run the same checks. `2026, recorded in legacy` is a client of 2026-07-28
+and a recording of 2025-11-25. What `abandon` verifies here is that the client goes on; no handler runs.
 ";
 
 const REAL_INTRODUCTION_START: &str = "\n## Published programs\n";

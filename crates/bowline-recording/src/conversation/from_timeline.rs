@@ -7,7 +7,7 @@ use std::time::Duration;
 use bowline_core::era::{Dialect, Dialects, Unsealed, unseal};
 use bowline_core::input::{RawInputRequest, may_need_input};
 use bowline_core::{Message, Notification, Outcome};
-use bowline_types::{Json, Meta, RpcError, meta_key};
+use bowline_types::{Json, RpcError, meta_key};
 
 use super::draft::{Answered, Draft};
 use super::{Change, ChangeGroup, Conversation, bare_params};

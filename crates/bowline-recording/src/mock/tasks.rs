@@ -81,7 +81,7 @@ fn created_task(script: &Script, result: &Json) -> Option<String> {
     match script.dialect.tasks {
         Tasks::Extension => created.task_id.filter(|_| created.result_type.as_deref() == Some("task")),
         Tasks::Core => Some(created.task?.task_id),
-        Tasks::None => None,
+        _ => None,
     }
 }
 
