@@ -55,3 +55,6 @@ pub use timeline::{
     Answer, Cancel, CancelForm, Entry, EntryKind, Exchange, ExchangeNotification, ExchangeState,
     HttpEnd, HttpExchange, Timeline,
 };
+
+#[cfg(test)]
+mod script;
