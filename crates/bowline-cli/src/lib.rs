@@ -6,6 +6,8 @@
     reason = "this is a command-line program; `wire::stdio` redirects stdout before using it"
 )]
 
+mod arguments;
+
 mod bridge;
 
 mod child_stderr;
@@ -23,15 +25,31 @@ mod failure;
 
 pub mod fixture;
 
+mod hosts;
+
+mod interrupt;
+
 mod log;
+
+mod ls;
+
+mod nearest;
 
 mod options;
 
+mod ordered_json;
+
 mod output;
+
+mod redact;
 
 mod serve;
 
+mod servers;
+
 mod sign_in;
+
+mod signature;
 
 mod target;
 
@@ -72,6 +90,8 @@ fn dispatch(command: CliCommand) -> Result<Exit, Failure> {
             println!("{}", CliCommand::help());
             Ok(Exit::Success)
         }
+        CliCommand::Servers(options) => servers::run(&options),
+        CliCommand::Ls(options) => block_on(ls::run(*options)),
         CliCommand::Demo(format) => block_on(async move {
             match demo::run(format).await {
                 true => Ok(Exit::Success),

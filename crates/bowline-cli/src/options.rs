@@ -7,11 +7,15 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::bridge::{BridgeOptions, BridgePlan};
 use crate::exit::EXIT_CODES;
+use crate::ls::LsOptions;
+use crate::servers::ServersOptions;
 
 /// A parsed command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CliCommand {
     Help,
+    Servers(Box<ServersOptions>),
+    Ls(Box<LsOptions>),
     Bridge(Box<BridgePlan>),
     Demo(OutputFormat),
     ServeDemo(ServeTransport),
@@ -51,6 +55,8 @@ impl CliCommand {
         let command = Options::try_parse_from(words).map_err(with_advice)?.command;
         Ok(match command {
             None => Self::Help,
+            Some(Command::Servers(options)) => Self::Servers(options),
+            Some(Command::Ls(options)) => Self::Ls(options),
             Some(Command::Demo(demo)) => Self::Demo(demo.format()),
             Some(Command::ServeDemo(serve)) => Self::ServeDemo(serve.transport()),
             Some(Command::Bridge(options)) => {
@@ -106,6 +112,8 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Servers(Box<ServersOptions>),
+    Ls(Box<LsOptions>),
     Bridge(Box<BridgeOptions>),
     Demo(DemoOptions),
     ServeDemo(ServeOptions),
