@@ -1,5 +1,9 @@
 //! Ctrl-C: the first one ends the work, a second one leaves at once.
 
+use std::sync::OnceLock;
+
+use tokio::sync::watch;
+
 use crate::exit::Exit;
 use crate::failure::Failure;
 
@@ -22,38 +26,75 @@ pub(crate) async fn until_interrupted<T>(
     }
 }
 
-/// Waits for Ctrl-C (SIGINT), or for SIGTERM on Unix. After that, a second one ends the process.
+/// Waits for Ctrl-C (SIGINT), or for SIGTERM on Unix. Returns at once if there was one already.
 ///
 /// # Cancel safety
 ///
-/// Safe: a signal is not consumed before this returns.
+/// Safe: an interruption is remembered.
 pub(crate) async fn interrupted() {
-    signal().await;
-    tokio::spawn(async {
-        signal().await;
+    let mut is_interrupted = INTERRUPTED.get_or_init(listen).clone();
+    // Fails if the task has ended, with the runtime.
+    if is_interrupted.wait_for(|it| *it).await.is_err() {
+        std::future::pending().await
+    }
+}
+
+static INTERRUPTED: OnceLock<watch::Receiver<bool>> = OnceLock::new();
+
+/// Listens once for the whole process, so that no signal is lost between two waits.
+fn listen() -> watch::Receiver<bool> {
+    let (sender, receiver) = watch::channel(false);
+    tokio::spawn(async move {
+        let mut signals = Signals::new();
+        signals.next().await;
+        sender.send_replace(true);
+        signals.next().await;
         std::process::exit(Exit::Interrupted.code().into());
     });
+    receiver
 }
 
 #[cfg(unix)]
-async fn signal() {
-    use tokio::signal::unix::{SignalKind, signal};
+struct Signals(Option<[tokio::signal::unix::Signal; 2]>);
 
-    let interrupt = signal(SignalKind::interrupt());
-    let terminate = signal(SignalKind::terminate());
-    let (Ok(mut interrupt), Ok(mut terminate)) = (interrupt, terminate) else {
-        return std::future::pending().await; // without a handler the signal ends the process
-    };
-    tokio::select! {
-        biased; // both mean the same
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+#[cfg(unix)]
+impl Signals {
+    fn new() -> Self {
+        use tokio::signal::unix::{SignalKind, signal};
+
+        let interrupt = signal(SignalKind::interrupt());
+        let terminate = signal(SignalKind::terminate());
+        Self(
+            interrupt
+                .and_then(|interrupt| Ok([interrupt, terminate?]))
+                .ok(),
+        )
+    }
+
+    async fn next(&mut self) {
+        let Some([interrupt, terminate]) = &mut self.0 else {
+            return std::future::pending().await; // without a handler the signal ends the process
+        };
+        tokio::select! {
+            biased; // both mean the same
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
     }
 }
 
 #[cfg(not(unix))]
-async fn signal() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending().await // without a handler the signal ends the process
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn new() -> Self {
+        Self
+    }
+
+    async fn next(&mut self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending().await // without a handler the signal ends the process
+        }
     }
 }

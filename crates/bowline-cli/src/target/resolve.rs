@@ -42,6 +42,23 @@ pub(crate) fn resolve(
     with_options(target, options)
 }
 
+/// Returns the server of a command whose first word is the server, unless a command after `--` starts it; and the other
+/// words.
+///
+/// # Errors
+///
+/// As for [`resolve`].
+pub(crate) fn split_words<'a>(
+    words: &'a [String],
+    command: &[OsString],
+    options: &ConnectOptions,
+) -> Result<(Target, &'a [String]), Failure> {
+    match (words.split_first(), command.is_empty()) {
+        (Some((word, rest)), true) => Ok((resolve(Some(word), command, options)?, rest)),
+        _ => Ok((resolve(None, command, options)?, words)),
+    }
+}
+
 fn of_word(word: &str) -> Result<Target, Failure> {
     if word.starts_with("http://") || word.starts_with("https://") {
         return Ok(Target::Url(UrlTarget {
