@@ -64,9 +64,10 @@ pub use timeline::{
 mod writer;
 pub use writer::RecordingWriter;
 
-/// The code blocks of the guide, which run as doctests.
+/// Compiles the code blocks of the guide as doctests.
 #[cfg(doctest)]
-mod guide {
-    #[doc = include_str!("../../../docs/mock.md")]
-    struct Mock;
-}
+#[doc = include_str!("../../../docs/mock.md")]
+struct MockGuide;
+
+#[cfg(test)]
+mod script;

@@ -7,7 +7,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::{Event, EventKind, Header, RecordingWriter, Redactor};
+use bytes::Bytes;
+
+use crate::{Event, EventKind, Header, RecordingWriter, Redactor, Side};
 
 /// Records events without blocking. Clones share the recording.
 ///
@@ -39,7 +41,31 @@ struct Shared {
 #[derive(Debug)]
 enum Queued {
     Event(Box<Event>),
+    Frame(Box<QueuedFrame>),
     Finish,
+}
+
+/// A frame that is decoded on the recorder's thread, not on that of the wire.
+#[derive(Debug)]
+struct QueuedFrame {
+    at: Duration,
+    connection: u64,
+    exchange: Option<u64>,
+    from: Side,
+    frame: Bytes,
+}
+
+impl QueuedFrame {
+    fn size(&self) -> usize {
+        self.frame.len() + FRAME_SIZE
+    }
+
+    fn into_event(self) -> Option<Event> {
+        let kind = EventKind::of_frame(self.from, &self.frame)?;
+        let mut event = Event::new(self.at, self.connection, kind);
+        event.exchange = self.exchange;
+        Some(event)
+    }
 }
 
 /// A function that sees every event before it is written.
@@ -152,13 +178,30 @@ impl Recorder {
         self.record_event(event);
     }
 
+    /// Records a line, body or SSE event: as a message, or as malformed if it is none. A blank one is not recorded.
+    ///
+    /// It is decoded on the recorder's thread.
+    pub fn record_frame(&self, connection: u64, exchange: Option<u64>, from: Side, frame: Bytes) {
+        let frame = QueuedFrame {
+            at: self.now(),
+            connection,
+            exchange,
+            from,
+            frame,
+        };
+        self.queue(frame.size(), || Queued::Frame(Box::new(frame)));
+    }
+
     /// Records an event. Returns at once, even if the queue is full.
     pub fn record_event(&self, event: Event) {
-        let size = event.size();
+        self.queue(event.size(), || Queued::Event(Box::new(event)));
+    }
+
+    fn queue(&self, size: usize, queued: impl FnOnce() -> Queued) {
         let before = self.shared.bytes.fetch_add(size, Ordering::Relaxed);
         // A single event may exceed the limit, or it could never be recorded.
         let is_full = before > 0 && before.saturating_add(size) > MAX_BYTES;
-        if is_full || self.queue.try_send(Queued::Event(Box::new(event))).is_err() {
+        if is_full || self.queue.try_send(queued()).is_err() {
             self.shared.bytes.fetch_sub(size, Ordering::Relaxed);
             self.shared.lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -207,34 +250,29 @@ struct Worker {
 impl Worker {
     /// Writes events until [`Queued::Finish`], many at once if they come fast.
     fn run(&mut self, queued: &Receiver<Queued>) {
-        let mut events = Vec::new();
-        let mut is_finished = false;
-        while !is_finished {
+        let mut batch = Batch::default();
+        while !batch.is_finished {
             match queued.recv() {
-                Ok(Queued::Event(event)) => events.push(*event),
-                Ok(Queued::Finish) | Err(_) => is_finished = true,
+                Ok(item) => batch.add(item),
+                Err(_) => batch.is_finished = true,
             }
-            while events.len() < MAX_AT_ONCE && !is_finished {
+            while batch.events.len() < MAX_AT_ONCE && batch.size < MAX_BYTES_AT_ONCE {
                 match queued.try_recv() {
-                    Ok(Queued::Event(event)) => events.push(*event),
-                    Ok(Queued::Finish) => is_finished = true,
-                    Err(_) => break,
+                    Ok(item) if !batch.is_finished => batch.add(item),
+                    _ => break,
                 }
             }
-            self.write(&mut events);
+            self.write(&mut batch);
         }
     }
 
-    fn write(&mut self, events: &mut Vec<Event>) {
-        let size: usize = events.iter().map(Event::size).sum();
-        self.connection = events
-            .last()
-            .map_or(self.connection, |event| event.connection);
+    fn write(&mut self, batch: &mut Batch) {
+        let events = &mut batch.events;
+        let last = events.last();
+        self.connection = last.map_or(self.connection, |event| event.connection);
         let lost = self.shared.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            let at = events
-                .last()
-                .map_or_else(|| self.shared.started.elapsed(), |event| event.at);
+            let at = last.map_or_else(|| self.shared.started.elapsed(), |event| event.at);
             let why = "the recorder was slower than the wire".to_owned();
             let kind = EventKind::Lost { count: lost, why };
             events.push(Event::new(at, self.connection, kind));
@@ -254,7 +292,33 @@ impl Worker {
             self.error = Some(error);
         }
         events.clear();
+        let size = std::mem::take(&mut batch.size);
         self.shared.bytes.fetch_sub(size, Ordering::Relaxed);
+    }
+}
+
+/// Events that are written at once.
+#[derive(Default)]
+struct Batch {
+    events: Vec<Event>,
+    /// The size that they had in the queue.
+    size: usize,
+    is_finished: bool,
+}
+
+impl Batch {
+    fn add(&mut self, queued: Queued) {
+        match queued {
+            Queued::Event(event) => {
+                self.size += event.size();
+                self.events.push(*event);
+            }
+            Queued::Frame(frame) => {
+                self.size += frame.size();
+                self.events.extend(frame.into_event());
+            }
+            Queued::Finish => self.is_finished = true,
+        }
     }
 }
 
@@ -270,6 +334,12 @@ const MAX_BYTES: usize = if cfg!(test) {
 
 /// The number of events that are written at once.
 const MAX_AT_ONCE: usize = 256;
+
+/// The bytes of the events that are written at once.
+const MAX_BYTES_AT_ONCE: usize = 1024 * 1024;
+
+/// The size of a frame without its bytes.
+const FRAME_SIZE: usize = 128;
 
 /// How long to wait for space in a full queue.
 const RETRY: Duration = Duration::from_millis(5);
@@ -326,6 +396,30 @@ mod tests {
         let recording = Recording::parse(&file.bytes.lock().unwrap()).unwrap();
         assert_eq!(recording.events.len(), 1000);
         assert_eq!(recording.events[999].kind, stderr("999"));
+    }
+
+    #[test]
+    fn frames_are_messages_or_malformed() {
+        let file = SharedFile::default();
+        let (recorder, thread) = start(&file);
+        for frame in [
+            &br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#[..],
+            b"oops \xff",
+            b" \r",
+        ] {
+            recorder.record_frame(1, None, Side::Client, Bytes::from_static(frame));
+        }
+
+        thread.finish(Duration::from_secs(60)).unwrap();
+
+        let recording = Recording::parse(&file.bytes.lock().unwrap()).unwrap();
+        let [message, malformed] = &recording.events[..] else {
+            panic!("{:?}", recording.events)
+        };
+        assert!(matches!(message.kind, EventKind::Message { .. }));
+        assert!(
+            matches!(&malformed.kind, EventKind::Malformed { text, .. } if text == "oops \u{FFFD}")
+        );
     }
 
     #[test]

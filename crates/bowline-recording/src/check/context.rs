@@ -21,9 +21,7 @@ pub(crate) struct CheckContext<'a> {
 /// A notification.
 pub(crate) struct SeenNotification {
     pub(crate) line: usize,
-    pub(crate) at: std::time::Duration,
     pub(crate) from: Side,
-    pub(crate) connection: u64,
     pub(crate) http_exchange: Option<u64>,
     pub(crate) exchange: Option<usize>,
     pub(crate) version: Option<ProtocolVersion>,
@@ -151,9 +149,7 @@ fn notifications(recording: &Recording, timeline: &Timeline) -> Vec<SeenNotifica
             };
             seen.push(SeenNotification {
                 line: event.line,
-                at: event.at,
                 from: *from,
-                connection: event.connection,
                 http_exchange: event.exchange,
                 exchange: entry.exchange,
                 version: entry.version.clone(),

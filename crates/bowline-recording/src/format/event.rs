@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bowline_core::{Message, decode_batch, is_batch};
 use bowline_types::Json;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -179,6 +180,47 @@ impl EndedBy {
             Self::Tap => "tap",
         }
     }
+}
+
+impl EventKind {
+    /// Returns the event of a line, body or SSE event: a message, or something malformed. `None` if it is blank.
+    #[must_use]
+    pub fn of_frame(from: Side, frame: &Bytes) -> Option<Self> {
+        let trimmed = frame.trim_ascii();
+        if trimmed.is_empty() {
+            return None;
+        }
+        let frame = frame.slice_ref(trimmed);
+        let why = match is_batch(&frame) {
+            false => Message::decode(&frame).err().map(|error| error.to_string()),
+            true => decode_batch(&frame, usize::MAX)
+                .err()
+                .map(|error| error.to_string()),
+        };
+        Some(match (why, std::str::from_utf8(&frame)) {
+            // Decoding has checked that it is JSON.
+            (None, Ok(_)) => Self::Message {
+                from,
+                message: Json::from_valid(frame),
+            },
+            (why, _) => Self::Malformed {
+                from,
+                text: shorten(&frame),
+                why: why.unwrap_or_default(),
+            },
+        })
+    }
+}
+
+/// Returns the text, of which the middle is left out if it is long.
+fn shorten(frame: &[u8]) -> String {
+    let Some(left_out) = frame.len().checked_sub(MAX_MALFORMED).filter(|it| *it > 0) else {
+        return String::from_utf8_lossy(frame).into_owned();
+    };
+    let (start, end) = frame.split_at(MAX_MALFORMED / 2);
+    let end = &end[end.len() - MAX_MALFORMED / 2..];
+    let (start, end) = (String::from_utf8_lossy(start), String::from_utf8_lossy(end));
+    format!("{start} … {left_out} bytes … {end}")
 }
 
 impl Event {
@@ -439,6 +481,9 @@ impl<'a> EventLine<'a> {
         line
     }
 }
+
+/// The number of bytes of a malformed frame that are kept.
+const MAX_MALFORMED: usize = 64 * 1024;
 
 /// About the size of an event without texts, on disk and in memory.
 const EVENT_SIZE: usize = 128;

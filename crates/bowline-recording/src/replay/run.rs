@@ -32,6 +32,14 @@ struct Shared {
     substitutions: Substitutions,
 }
 
+impl std::fmt::Debug for ConnectedReplay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConnectedReplay")
+            .field("requests", &self.shared.conversation.scripts.len())
+            .finish_non_exhaustive()
+    }
+}
+
 /// A moment of the recording at which a request begins or ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
@@ -100,8 +108,7 @@ impl ConnectedReplay {
     /// Dropping the future cancels the requests in flight and closes the connection.
     pub async fn run(self, mut on_request: impl FnMut(&ReplayedRequest)) -> ReplayReport {
         let mut done: BTreeMap<usize, ReplayedRequest> = BTreeMap::new();
-        let introduction = self.shared.compare_introduction();
-        for request in introduction {
+        if let Some(request) = self.shared.compare_introduction() {
             on_request(&request);
             done.insert(0, request);
         }

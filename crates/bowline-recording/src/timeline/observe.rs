@@ -1,6 +1,6 @@
 //! Matching of events: which exchange a message belongs to, and what it changes.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{DefaultHasher, Hasher as _};
 use std::time::Duration;
 
 use bowline_core::era::is_modern_version;
