@@ -23,7 +23,9 @@ use crate::server_process::ServerProcess;
 pub(crate) fn run(root: &Path, ours: &OurPrograms, peers: &[Peer]) -> io::Result<Vec<Cell>> {
     let find = |name| peers.iter().find(|peer| peer.name == name);
     let (Some(python), Some(typescript)) = (find(peers::PYTHON), find(peers::TYPESCRIPT)) else {
-        return Err(io::Error::other("the peers of the recording are not installed"));
+        return Err(io::Error::other(
+            "the peers of the recording are not installed",
+        ));
     };
     let recordings = record(root, ours, python, typescript)?;
     in_parallel(&[python, typescript], |peer, printing| {
@@ -55,7 +57,9 @@ fn record(
     client: &Peer,
     server: &Peer,
 ) -> io::Result<Vec<RecordedMode>> {
-    let folder = process::target_folder(root).join("interop").join("recordings");
+    let folder = process::target_folder(root)
+        .join("interop")
+        .join("recordings");
     fs::create_dir_all(&folder)?;
     let mut recordings = Vec::new();
     for mode in MODES {

@@ -129,7 +129,12 @@ impl OurPrograms {
     pub(crate) fn build(root: &Path) -> io::Result<Self> {
         let mut build = process::cargo(root);
         build.args(["build", "--quiet"]);
-        build.args(["--package", "bowline-conformance", "--package", "bowline-cli"]);
+        build.args([
+            "--package",
+            "bowline-conformance",
+            "--package",
+            "bowline-cli",
+        ]);
         if !process::run(&mut build)? {
             return Err(io::Error::other("failed to compile our programs"));
         }

@@ -64,8 +64,8 @@ fn parse_rate(text: &str) -> Result<u32, String> {
         None => number(text),
     };
     let rate = rate.filter(|rate| (0.0..=1.0).contains(rate));
-    let rate = rate
-        .ok_or_else(|| format!("expected a rate such as `10%`, or a method, got `{text}`"))?;
+    let rate =
+        rate.ok_or_else(|| format!("expected a rate such as `10%`, or a method, got `{text}`"))?;
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

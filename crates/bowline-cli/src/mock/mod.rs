@@ -87,8 +87,10 @@ impl MockOptions {
         if let Some(unknown) = wanted.iter().find(|version| Dialect::of(version).is_none()) {
             let all = Dialects::all();
             let known: Vec<&str> = all.iter().map(|dialect| dialect.version).collect();
-            return Err(Failure::usage(format!("unknown protocol version `{unknown}`"))
-                .advice(format!("one of {}", known.join(", "))));
+            return Err(
+                Failure::usage(format!("unknown protocol version `{unknown}`"))
+                    .advice(format!("one of {}", known.join(", "))),
+            );
         }
         Ok(Dialects::only(|dialect| {
             wanted.is_empty() || wanted.iter().any(|version| version == dialect.version)
@@ -144,7 +146,10 @@ async fn serve_http(mock: &Mock, address: &str) -> Result<(), Failure> {
     let listener = TcpListener::bind(address).await;
     let listener = listener.map_err(|error| cannot_listen(error.into()))?;
     let local = listener.local_addr();
-    println!("READY http://{}/mcp", local.map_err(|error| cannot_listen(error.into()))?);
+    println!(
+        "READY http://{}/mcp",
+        local.map_err(|error| cannot_listen(error.into()))?
+    );
     let service = service.paths(["/mcp", "/sse"]);
     loop {
         let accepted = listener.accept().await;

@@ -103,7 +103,10 @@ async fn agree(writing: &BTreeSet<String>) -> Result<(), Failure> {
     if writing.is_empty() {
         return Ok(());
     }
-    let names: Vec<String> = writing.iter().map(|name| visible_line(name).into_owned()).collect();
+    let names: Vec<String> = writing
+        .iter()
+        .map(|name| visible_line(name).into_owned())
+        .collect();
     let what = format!(
         "the recording calls tools that the server does not declare as read-only: {}",
         names.join(", ")

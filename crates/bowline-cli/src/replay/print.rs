@@ -137,9 +137,7 @@ fn to_json(request: &ReplayedRequest) -> Value {
     let outcome = match &request.outcome {
         ReplayOutcome::Same => "same",
         ReplayOutcome::Different { changes } => {
-            let change = |change: &JsonChange| {
-                json!({"path": change.path, "recorded": change.left, "actual": change.right})
-            };
+            let change = |change: &JsonChange| json!({"path": change.path, "recorded": change.left, "actual": change.right});
             value["differences"] = changes.iter().map(change).collect();
             "different"
         }

@@ -142,10 +142,15 @@ impl Draft {
 
     /// Adds the answers with which the client sent the request again.
     pub(super) fn resume(&mut self, at: Duration, responses: Option<&Json>) {
-        let round = self.script.steps.iter_mut().rev().find_map(|step| match step {
-            Step::Ask(ask) => Some(ask),
-            Step::Notify { .. } => None,
-        });
+        let round = self
+            .script
+            .steps
+            .iter_mut()
+            .rev()
+            .find_map(|step| match step {
+                Step::Ask(ask) => Some(ask),
+                Step::Notify { .. } => None,
+            });
         for question in round.into_iter().flat_map(|round| &mut round.questions) {
             let answer = responses.and_then(|all| pick(all, [question.key.as_str()]).ok());
             let answer = answer.and_then(|[answer]| answer);

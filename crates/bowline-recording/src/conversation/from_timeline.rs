@@ -144,7 +144,10 @@ fn play(timeline: &Timeline, leg: &Exchange, questions: &[usize], draft: &mut Dr
             happenings.push((notification.at, notification.line, happening));
         }
     }
-    for question in questions.iter().filter_map(|&number| timeline.exchange(number)) {
+    for question in questions
+        .iter()
+        .filter_map(|&number| timeline.exchange(number))
+    {
         happenings.push((question.at, question.line, Happening::Asked(question)));
         if let Some(answer) = &question.answer {
             happenings.push((answer.at, answer.line, Happening::Answered(question)));
@@ -163,7 +166,10 @@ fn play(timeline: &Timeline, leg: &Exchange, questions: &[usize], draft: &mut Dr
                 }
             }
             Happening::Answered(question) => {
-                let answer = question.answer.as_ref().map(|answer| answer.outcome.clone());
+                let answer = question
+                    .answer
+                    .as_ref()
+                    .map(|answer| answer.outcome.clone());
                 if let (Some(place), Some(outcome)) = (asked.get(&question.number), answer) {
                     draft.answer_question(at, *place, unshared(outcome));
                 }
@@ -274,7 +280,9 @@ fn unsolicited_changes(recording: &Recording, timeline: &Timeline) -> Vec<Change
         });
         let after = entry.at.saturating_sub(*since);
         let params = notification.params.as_ref();
-        group.changes.push(change(after, notification.method.clone(), params));
+        group
+            .changes
+            .push(change(after, notification.method.clone(), params));
     }
     groups.into_values().map(|(_, group)| group).collect()
 }

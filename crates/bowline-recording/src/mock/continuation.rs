@@ -50,7 +50,8 @@ pub(super) fn choose(
         .filter_map(|&script| {
             let other = scripts.get(script)?;
             let (step, ask) = other.asks().nth(round)?;
-            let is_possible = ask.questions.len() == answers.len() && same_past(current, other, round);
+            let is_possible =
+                ask.questions.len() == answers.len() && same_past(current, other, round);
             is_possible.then_some((Position { script, step }, ask))
         })
         .collect();
@@ -148,7 +149,10 @@ mod tests {
 
     #[test]
     fn a_position_survives_as_a_state() {
-        let position = Position { script: 12, step: 3 };
+        let position = Position {
+            script: 12,
+            step: 3,
+        };
 
         assert_eq!(Position::from_state(&position.to_state()), Some(position));
         for other in ["", "mock-", "mock-1", "mock-1-x", "1-2", "mock--1-2"] {

@@ -198,8 +198,14 @@ mod tests {
 
         assert!(fails(InjectedFailure::always(), "tools/list"));
         assert!(!fails(InjectedFailure::always(), "server/discover"));
-        assert!(fails(InjectedFailure::always().method("server/discover"), "server/discover"));
-        assert!(!fails(InjectedFailure::always().method("tools/call"), "tools/list"));
+        assert!(fails(
+            InjectedFailure::always().method("server/discover"),
+            "server/discover"
+        ));
+        assert!(!fails(
+            InjectedFailure::always().method("tools/call"),
+            "tools/list"
+        ));
     }
 
     #[test]
@@ -211,8 +217,14 @@ mod tests {
         };
 
         let fixed = faults(Latency::Fixed(second));
-        assert_eq!((fixed.delay(2 * second), fixed.answer_delay(2 * second)), (Duration::ZERO, second));
+        assert_eq!(
+            (fixed.delay(2 * second), fixed.answer_delay(2 * second)),
+            (Duration::ZERO, second)
+        );
         assert_eq!(faults(Latency::Recorded).delay(2 * second), 2 * second);
-        assert_eq!(faults(Latency::None).answer_delay(2 * second), Duration::ZERO);
+        assert_eq!(
+            faults(Latency::None).answer_delay(2 * second),
+            Duration::ZERO
+        );
     }
 }

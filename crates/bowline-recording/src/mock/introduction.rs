@@ -119,15 +119,17 @@ impl ToolHeaders {
         let lists = scripts.iter().filter(|it| it.method == "tools/list");
         let pages = lists.filter_map(|script| match &script.ending {
             // Most servers mirror no arguments, and their lists need not be decoded.
-            Ending::Answer { outcome: Ok(page), .. } if page.as_str().contains("x-mcp-header") => {
-                page.decode::<Page>().ok()
-            }
+            Ending::Answer {
+                outcome: Ok(page), ..
+            } if page.as_str().contains("x-mcp-header") => page.decode::<Page>().ok(),
             _ => None,
         });
         let mut headers: Vec<(String, Arc<ParamHeaders>)> = Vec::new();
         for tool in pages.flat_map(|page| page.tools) {
             // Clients do not call a tool with an invalid annotation over HTTP.
-            let read = tool.input_schema.and_then(|it| ParamHeaders::read(&it).ok());
+            let read = tool
+                .input_schema
+                .and_then(|it| ParamHeaders::read(&it).ok());
             if let Some(read) = read.filter(|read| !read.is_empty())
                 && headers.iter().all(|(name, _)| *name != tool.name)
             {

@@ -29,9 +29,10 @@ impl MockInner {
         if let Some(error) = self.faults.failure(key.method(), key.params(), nth) {
             return Err(error);
         }
-        let params: SubscriptionsListenRequestParams = request.params.decode().map_err(|error| {
-            RpcError::invalid_params(format!("invalid subscription filter: {error}"))
-        })?;
+        let params: SubscriptionsListenRequestParams =
+            request.params.decode().map_err(|error| {
+                RpcError::invalid_params(format!("invalid subscription filter: {error}"))
+            })?;
         let filter = params.notifications;
         let groups = &self.conversation.changes;
         let changes = selected_changes(groups, &filter, nth);
@@ -155,17 +156,20 @@ mod tests {
             },
         ];
 
-        let times = |filter| -> Vec<u64> {
-            let selected = selected_changes(&groups, filter, 0);
-            selected.iter().map(|change| change.after.as_secs()).collect()
+        let times = |filter: SubscriptionFilter| -> Vec<u64> {
+            let selected = selected_changes(&groups, &filter, 0);
+            selected
+                .iter()
+                .map(|change| change.after.as_secs())
+                .collect()
         };
 
-        assert_eq!(times(&resources(&["a"])), [2, 3]);
-        assert_eq!(times(&resources(&["b", "a"])), [2, 3, 4]);
-        assert_eq!(times(&resources(&["a", "b"])), [1, 4], "as recorded");
+        assert_eq!(times(resources(&["a"])), [2, 3]);
+        assert_eq!(times(resources(&["b", "a"])), [2, 3, 4]);
+        assert_eq!(times(resources(&["a", "b"])), [1, 4], "as recorded");
         let mut lists = SubscriptionFilter::default();
         lists.tools_list_changed = Some(true);
-        assert_eq!(times(&lists), [5]);
-        assert!(times(&SubscriptionFilter::default()).is_empty());
+        assert_eq!(times(lists), [5]);
+        assert!(times(SubscriptionFilter::default()).is_empty());
     }
 }

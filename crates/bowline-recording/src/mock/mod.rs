@@ -10,8 +10,8 @@
 mod continuation;
 
 mod faults;
-pub use faults::{DropAfter, InjectedFailure, Latency};
 use faults::Faults;
+pub use faults::{DropAfter, InjectedFailure, Latency};
 
 mod introduction;
 

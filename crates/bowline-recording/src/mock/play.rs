@@ -136,7 +136,9 @@ fn request_state(request: &Request) -> Result<Option<String>, RpcError> {
         RpcError::invalid_params("params must be an object without duplicate members")
     })?;
     let state = state.filter(|state| !state.is_null());
-    state.map(|state| state.decode().map_err(invalid)).transpose()
+    state
+        .map(|state| state.decode().map_err(invalid))
+        .transpose()
 }
 
 /// Asks a legacy client, one question after the other: most clients show one dialog at a time.

@@ -286,9 +286,11 @@ where
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
         if request.method() == Method::POST {
-            let left = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-                left.checked_sub(1)
-            });
+            let left = self
+                .left
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                    left.checked_sub(1)
+                });
             if left.is_err() {
                 // The connection ends before this request is answered.
                 self.cut.cut();
@@ -299,5 +301,8 @@ where
 }
 
 fn dropped() -> io::Error {
-    io::Error::new(io::ErrorKind::ConnectionAborted, "the mock closed the connection")
+    io::Error::new(
+        io::ErrorKind::ConnectionAborted,
+        "the mock closed the connection",
+    )
 }

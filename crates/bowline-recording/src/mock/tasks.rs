@@ -23,7 +23,10 @@ impl TaskOutcomes {
             };
             match &*script.method {
                 "tasks/get" => {
-                    let state = outcome.as_ref().ok().and_then(|it| it.decode::<TaskState>().ok());
+                    let state = outcome
+                        .as_ref()
+                        .ok()
+                        .and_then(|it| it.decode::<TaskState>().ok());
                     if let Some((id, outcome)) = state.and_then(TaskState::final_outcome) {
                         outcomes.insert(id, outcome);
                     }
@@ -44,7 +47,11 @@ impl TaskOutcomes {
     /// Returns the outcome of a script, or that of the task which it created, if the caller does not support tasks of
     /// the recorded kind.
     pub(super) fn fit(&self, script: &Script, outcome: &Outcome, request: &Request) -> Outcome {
-        let Some(task) = outcome.as_ref().ok().and_then(|it| created_task(script, it)) else {
+        let Some(task) = outcome
+            .as_ref()
+            .ok()
+            .and_then(|it| created_task(script, it))
+        else {
             return outcome.clone();
         };
         if supports_tasks(script, request) {
@@ -79,7 +86,9 @@ fn created_task(script: &Script, result: &Json) -> Option<String> {
     }
     let created: Created = result.decode().ok()?;
     match script.dialect.tasks {
-        Tasks::Extension => created.task_id.filter(|_| created.result_type.as_deref() == Some("task")),
+        Tasks::Extension => created
+            .task_id
+            .filter(|_| created.result_type.as_deref() == Some("task")),
         Tasks::Core => Some(created.task?.task_id),
         _ => None,
     }

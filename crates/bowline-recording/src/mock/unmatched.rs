@@ -168,7 +168,10 @@ mod tests {
 
     #[test]
     fn the_nearest_request_names_the_same_tool_and_differs_least() {
-        let unmatched = unmatched("tools/call", json!({"name": "add", "arguments": {"a": 1, "b": 3}}));
+        let unmatched = unmatched(
+            "tools/call",
+            json!({"name": "add", "arguments": {"a": 1, "b": 3}}),
+        );
 
         assert_eq!(
             unmatched.message,
@@ -181,7 +184,10 @@ mod tests {
     fn a_misspelt_tool_is_near_its_own_name() {
         let unmatched = unmatched("tools/call", json!({"name": "substract"}));
 
-        assert!(unmatched.message.contains(r#""name":"subtract"}"#), "{unmatched}");
+        assert!(
+            unmatched.message.contains(r#""name":"subtract"}"#),
+            "{unmatched}"
+        );
     }
 
     #[test]

@@ -3,9 +3,9 @@
 use bowline::exchange::{Dialect, Outcome, RawInputRequest, fit_question};
 use serde_json::{Map, Value, json};
 
+use super::ReplayOutcome;
 use super::host::AskedQuestion;
 use super::ignore::IgnoreRules;
-use super::ReplayOutcome;
 
 /// Compares the outcome of a request, and what the server asked before.
 pub(super) fn compare(
@@ -17,7 +17,9 @@ pub(super) fn compare(
 ) -> ReplayOutcome {
     let mut changes = Vec::new();
     let questions = |of: &dyn Fn(&AskedQuestion) -> Option<&RawInputRequest>| {
-        let values = asked.iter().map(|it| of(it).map_or(Value::Null, question_value));
+        let values = asked
+            .iter()
+            .map(|it| of(it).map_or(Value::Null, question_value));
         json!({"questions": values.collect::<Vec<_>>()})
     };
     let recorded_questions = questions(&|it| it.recorded.as_ref());

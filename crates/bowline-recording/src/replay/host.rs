@@ -53,7 +53,9 @@ impl ReplayHost {
 
     fn answer(&self, within: Option<&RequestId>, question: RawInputRequest) -> Outcome {
         let mut calls = self.lock();
-        let by_id = calls.iter().position(|call| within.is_some() && call.id.as_ref() == within);
+        let by_id = calls
+            .iter()
+            .position(|call| within.is_some() && call.id.as_ref() == within);
         let expects = |call: &ActiveCall| {
             let mut questions = call.questions.iter();
             questions.any(|it| it.request.kind == question.kind)

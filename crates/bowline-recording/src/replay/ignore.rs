@@ -81,7 +81,13 @@ const VARYING: [&str; 6] = [
     "lastUpdatedAt",
 ];
 /// The members whose value has no meaning, if both sides have one.
-const OPAQUE: [&str; 5] = ["nextCursor", "taskId", "createdAt", "lastModified", "timestamp"];
+const OPAQUE: [&str; 5] = [
+    "nextCursor",
+    "taskId",
+    "createdAt",
+    "lastModified",
+    "timestamp",
+];
 
 #[cfg(test)]
 mod tests {
@@ -100,7 +106,10 @@ mod tests {
         rules.add("result.content[*].text".parse().unwrap());
         let content = |text: &str| json!({"result": {"content": [{"type": text, "text": text}]}});
 
-        assert_eq!(paths(&rules, content("a"), content("b")), ["result.content[0].type"]);
+        assert_eq!(
+            paths(&rules, content("a"), content("b")),
+            ["result.content[0].type"]
+        );
     }
 
     #[test]
@@ -127,7 +136,11 @@ mod tests {
     fn other_texts_count() {
         let rules = IgnoreRules::default();
 
-        let found = paths(&rules, json!({"a": "noon", "b": 1}), json!({"a": "2026-07-28T12:00:00Z", "b": 1.5}));
+        let found = paths(
+            &rules,
+            json!({"a": "noon", "b": 1}),
+            json!({"a": "2026-07-28T12:00:00Z", "b": 1.5}),
+        );
 
         assert_eq!(found, ["a", "b"]);
     }
@@ -137,8 +150,14 @@ mod tests {
         let rules = IgnoreRules::default();
         let cursor = json!({"result": {"nextCursor": "a"}});
 
-        assert_eq!(paths(&rules, cursor.clone(), json!({"result": {}})), ["result.nextCursor"]);
-        assert_eq!(paths(&rules, json!({"result": {}}), cursor), ["result.nextCursor"]);
+        assert_eq!(
+            paths(&rules, cursor.clone(), json!({"result": {}})),
+            ["result.nextCursor"]
+        );
+        assert_eq!(
+            paths(&rules, json!({"result": {}}), cursor),
+            ["result.nextCursor"]
+        );
     }
 
     #[test]
@@ -146,7 +165,17 @@ mod tests {
         let mut rules = IgnoreRules::default();
         rules.set_strict();
 
-        assert!(paths(&rules, json!({"resultType": "complete", "n": 2}), json!({"n": 2.0})).is_empty());
-        assert_eq!(paths(&rules, json!({"resultType": "task"}), json!({})), ["resultType"]);
+        assert!(
+            paths(
+                &rules,
+                json!({"resultType": "complete", "n": 2}),
+                json!({"n": 2.0})
+            )
+            .is_empty()
+        );
+        assert_eq!(
+            paths(&rules, json!({"resultType": "task"}), json!({})),
+            ["resultType"]
+        );
     }
 }

@@ -15,7 +15,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bowline::client::ClientBuilder;
+use bowline_core::input::InputKind;
 use bowline_core::json::pick;
+use bowline_types::ClientCapabilities;
 
 use crate::conversation::{Conversation, Script};
 use crate::{JsonChange, PathPattern, Recording};
@@ -181,8 +183,7 @@ impl Replay {
     /// Dropping the future closes the connection.
     pub async fn connect(self, builder: ClientBuilder) -> bowline::Result<ConnectedReplay> {
         let host = ReplayHost::default();
-        let declared = self.conversation.client_capabilities.clone();
-        let builder = builder.host_responder(host.clone(), declared.unwrap_or_default());
+        let builder = builder.host_responder(host.clone(), capabilities(&self.conversation));
         let connection = builder.connection().await?;
         Ok(ConnectedReplay::new(
             self.conversation,
@@ -215,6 +216,38 @@ impl ReplayOutcome {
         match self {
             Self::Different { .. } | Self::Failed { .. } => true,
             Self::Same | Self::Cancelled | Self::Skipped { .. } => false,
+        }
+    }
+}
+
+/// Returns the capabilities of the recorded client: those that it declared, if the recording has them, and those that
+/// the questions need which it was asked.
+fn capabilities(conversation: &Conversation) -> ClientCapabilities {
+    let mut capabilities = conversation.client_capabilities.clone().unwrap_or_default();
+    let asks = conversation.scripts.iter().flat_map(Script::asks);
+    for question in asks.flat_map(|(_, ask)| &ask.questions) {
+        if question.request.check_capabilities(&capabilities).is_err() {
+            declare(&mut capabilities, question.request.kind);
+        }
+    }
+    capabilities
+}
+
+/// Declares all that questions of a kind may need.
+fn declare(capabilities: &mut ClientCapabilities, kind: InputKind) {
+    match kind {
+        InputKind::Elicitation => {
+            let elicitation = capabilities.elicitation.get_or_insert_default();
+            elicitation.form.get_or_insert_default();
+            elicitation.url.get_or_insert_default();
+        }
+        InputKind::Sampling => {
+            let sampling = capabilities.sampling.get_or_insert_default();
+            sampling.tools.get_or_insert_default();
+            sampling.context.get_or_insert_default();
+        }
+        InputKind::Roots => {
+            capabilities.roots.get_or_insert_default();
         }
     }
 }

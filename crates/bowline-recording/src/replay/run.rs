@@ -174,10 +174,7 @@ impl Shared {
     }
 
     fn is_cancelled(&self, index: usize) -> bool {
-        matches!(
-            self.conversation.scripts[index].ending,
-            Ending::Cancelled
-        )
+        matches!(self.conversation.scripts[index].ending, Ending::Cancelled)
     }
 
     fn request(&self, index: usize, outcome: ReplayOutcome) -> ReplayedRequest {
@@ -215,7 +212,9 @@ impl Shared {
                 after: self.settings.timeout,
             }),
         };
-        let failed = |error: &Error| ReplayOutcome::Failed { why: describe(error) };
+        let failed = |error: &Error| ReplayOutcome::Failed {
+            why: describe(error),
+        };
         let (outcome, registered) = match answered {
             Ok(answered) => answered,
             Err(error) => return failed(&error),
@@ -225,7 +224,8 @@ impl Shared {
             return skipped("the server answered before the request was cancelled".to_owned());
         };
         let (recorded, actual) = (outcome_value(recorded), outcome_value(&outcome));
-        self.substitutions.learn(&recorded["result"], &actual["result"]);
+        self.substitutions
+            .learn(&recorded["result"], &actual["result"]);
         compare(&self.settings.ignore, &recorded, &actual, &asked, unasked)
     }
 
@@ -260,7 +260,9 @@ impl Shared {
                         let answer = registered.answer(&key, question);
                         let answer = answer.or_else(|error| refusal(kind, error));
                         let answer = answer.map_err(Error::Rpc)?;
-                        rounds.answer(&key, answer).map_err(|error| misuse(&error))?;
+                        rounds
+                            .answer(&key, answer)
+                            .map_err(|error| misuse(&error))?;
                     }
                 }
                 InputStep::Retry => tokio::time::sleep(RETRY_PAUSE).await,
@@ -273,7 +275,12 @@ impl Shared {
 
     async fn send(&self, method: &'static str, params: Json) -> bowline::Result<Json> {
         let request = self.new_request(method, params);
-        match self.connection.open(request, self.options()).answer().await? {
+        match self
+            .connection
+            .open(request, self.options())
+            .answer()
+            .await?
+        {
             Answer::Complete(result) => Ok(result),
             Answer::InputRequired(_) | Answer::Extension { .. } => {
                 Err(misuse(&format!("expected a complete result of `{method}`")))

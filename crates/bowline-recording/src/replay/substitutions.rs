@@ -31,7 +31,9 @@ impl Substitutions {
         };
         let mut has_changed = false;
         for name in ["cursor", "taskId"] {
-            let recorded = object.member(name).and_then(|it| it.decode::<String>().ok());
+            let recorded = object
+                .member(name)
+                .and_then(|it| it.decode::<String>().ok());
             let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let actual = recorded.and_then(|recorded| known.get(&recorded).cloned());
             drop(known);

@@ -18,10 +18,20 @@ async fn a_call_is_answered_like_the_recorded_one_in_every_pair_of_eras() {
         let mock = recorded.mock();
 
         let client = connect(&mock, era).await;
-        let four = client.call_tool("add", json!({"b": 2, "a": 2})).await.unwrap();
-        let three = client.call_tool("add", json!({"a": 1, "b": 2})).await.unwrap();
+        let four = client
+            .call_tool("add", json!({"b": 2, "a": 2}))
+            .await
+            .unwrap();
+        let three = client
+            .call_tool("add", json!({"a": 1, "b": 2}))
+            .await
+            .unwrap();
 
-        assert_eq!((four.text(), three.text()), ("4".into(), "3".into()), "{recorded_era:?} {era:?}");
+        assert_eq!(
+            (four.text(), three.text()),
+            ("4".into(), "3".into()),
+            "{recorded_era:?} {era:?}"
+        );
         assert!(mock.unmatched().is_empty());
     }
 }
@@ -41,7 +51,10 @@ async fn a_mock_introduces_itself_as_the_recorded_server() {
             assert!(server.capabilities.tools.is_some());
         }
         let info = client.server_info();
-        assert!(info.is_none_or(|info| info.name == "recorded"), "{recorded_era:?} {era:?}");
+        assert!(
+            info.is_none_or(|info| info.name == "recorded"),
+            "{recorded_era:?} {era:?}"
+        );
         assert_eq!(client.dialect().version, era.version());
     }
 }
@@ -84,7 +97,10 @@ async fn errors_are_those_of_the_recording() {
     for (recorded_era, era) in PAIRS {
         let mut recorded = Recorded::new(recorded_era);
         let id = recorded.request("tools/call", call("boom", json!({})));
-        recorded.refuse(id, json!({"code": -32000, "message": "boom", "data": {"why": "fixture"}}));
+        recorded.refuse(
+            id,
+            json!({"code": -32000, "message": "boom", "data": {"why": "fixture"}}),
+        );
         let failed = json!({"content": [{"type": "text", "text": "no"}], "isError": true});
         recorded.exchange("tools/call", call("fail", json!({})), failed);
         let mock = recorded.mock();
@@ -95,7 +111,10 @@ async fn errors_are_those_of_the_recording() {
         };
         let fail = client.call_tool("fail", ()).await.unwrap();
 
-        assert_eq!((boom.code, boom.message.as_str()), (ErrorCode(-32000), "boom"));
+        assert_eq!(
+            (boom.code, boom.message.as_str()),
+            (ErrorCode(-32000), "boom")
+        );
         let data: Value = boom.data.unwrap().decode().unwrap();
         assert_eq!(data, json!({"why": "fixture"}));
         assert!(fail.is_error() && fail.text() == "no");
@@ -125,13 +144,19 @@ async fn a_missing_resource_has_the_code_of_the_clients_version() {
             client.caller(),
         );
         let options = bowline::exchange::CallOptions::default();
-        let answer = bowline::exchange::Channel::open(&client, request, options).answer().await;
+        let answer = bowline::exchange::Channel::open(&client, request, options)
+            .answer()
+            .await;
 
         let Err(Error::Rpc(error)) = answer else {
             panic!("expected a JSON-RPC error, got {answer:?}");
         };
         // The client maps the code of its version back.
-        assert_eq!(error.code, ErrorCode::RESOURCE_NOT_FOUND, "{recorded_era:?} {era:?}");
+        assert_eq!(
+            error.code,
+            ErrorCode::RESOURCE_NOT_FOUND,
+            "{recorded_era:?} {era:?}"
+        );
     }
 }
 
@@ -154,12 +179,17 @@ async fn progress_has_the_token_of_the_client() {
         let client = connect(&mock, era).await;
         let (sender, reports) = mpsc::channel();
         let counting = client.call_tool("count", ());
-        let counting = counting.on_progress(move |report| drop(sender.send(report.progress)));
+        let counting = counting.on_progress(move |report| {
+            let _ = sender.send(report.progress);
+        });
         let counted = counting.await.unwrap();
         let silent = client.call_tool("count", ()).await.unwrap();
 
-        assert_eq!((counted.text(), silent.text()), ("counted".into(), "counted".into()));
-        let reports: Vec<f64> = reports.try_iter().map(|it| it.as_f64()).collect();
+        assert_eq!(
+            (counted.text(), silent.text()),
+            ("counted".into(), "counted".into())
+        );
+        let reports: Vec<f64> = reports.try_iter().collect();
         assert_eq!(reports, [1.0, 2.0, 3.0], "{recorded_era:?} {era:?}");
     }
 }
@@ -191,7 +221,11 @@ async fn log_messages_are_sent_by_their_level() {
             (first, logs.try_recv())
         });
         let (first, second) = log.await.unwrap();
-        assert_eq!(first.as_deref(), Ok("\"a warning\""), "{recorded_era:?} {era:?}");
+        assert_eq!(
+            first.as_deref(),
+            Ok("\"a warning\""),
+            "{recorded_era:?} {era:?}"
+        );
         assert!(second.is_err());
     }
 }
@@ -212,7 +246,11 @@ async fn what_was_never_recorded_gets_an_error_that_names_the_nearest() {
         };
 
         assert_eq!(error.code, ErrorCode::INVALID_PARAMS);
-        assert!(error.message.ends_with("which differs in arguments.b"), "{}", error.message);
+        assert!(
+            error.message.ends_with("which differs in arguments.b"),
+            "{}",
+            error.message
+        );
         assert_eq!(unknown.code, ErrorCode::METHOD_NOT_FOUND);
         let unmatched = mock.unmatched();
         assert_eq!(unmatched.len(), 2);

@@ -20,7 +20,17 @@ impl Random {
 }
 
 const TOKENS: [&str; 12] = [
-    "null", "[]", "{}", "1", "-1", "\"\"", "\"a\"", "1e999", "true", "\"mock-0-0\"", "[[]]",
+    "null",
+    "[]",
+    "{}",
+    "1",
+    "-1",
+    "\"\"",
+    "\"a\"",
+    "1e999",
+    "true",
+    "\"mock-0-0\"",
+    "[[]]",
     "18446744073709551616",
 ];
 
@@ -84,7 +94,10 @@ async fn a_damaged_recording_is_served_without_a_panic() {
                 // A panic of the handler becomes this error.
                 for call in [client.call_tool("ask", ()), client.call_tool("now", ())] {
                     if let Err(error) = call.timeout(second).await {
-                        assert!(!error.to_string().contains("panicked"), "seed {seed}: {damaged}");
+                        assert!(
+                            !error.to_string().contains("panicked"),
+                            "seed {seed}: {damaged}"
+                        );
                     }
                 }
             }

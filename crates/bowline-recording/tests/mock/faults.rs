@@ -8,7 +8,7 @@ use bowline_recording::{DropAfter, InjectedFailure, Latency, Mock, Recording};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::recorded::{ERAS, Era, PAIRS, Recorded, connect, content, call};
+use crate::recorded::{ERAS, Era, PAIRS, Recorded, call, connect, content};
 
 fn calls(era: Era) -> Recording {
     let mut recorded = Recorded::new(era);
@@ -45,14 +45,18 @@ async fn answers_take_as_long_as_they_are_told_to() {
             let client = connect(&mock, era).await;
             let begun = Instant::now();
             client.call_tool("count", ()).await.unwrap();
-            assert_eq!(begun.elapsed(), expected, "{latency:?} {recorded_era:?} {era:?}");
+            assert_eq!(
+                begun.elapsed(),
+                expected,
+                "{latency:?} {recorded_era:?} {era:?}"
+            );
         }
     }
 }
 
 /// Returns which of twenty calls fail.
 async fn failed_calls(recording: &Recording, seed: u64, era: Era) -> Vec<usize> {
-    let error = RpcError::new(ErrorCode(-32099), "out of order");
+    let error = RpcError::new(ErrorCode(-32000), "out of order");
     let failure = InjectedFailure::rate(0.5).method("tools/call").error(error);
     let mock = Mock::builder(recording).fail(failure).seed(seed).build();
     let client = connect(&mock, era).await;
@@ -61,7 +65,10 @@ async fn failed_calls(recording: &Recording, seed: u64, era: Era) -> Vec<usize> 
         match client.call_tool("get", json!({"number": number})).await {
             Ok(got) => assert_eq!(got.text(), number.to_string()),
             Err(Error::Rpc(error)) => {
-                assert_eq!((error.code.0, error.message.as_str()), (-32099, "out of order"));
+                assert_eq!(
+                    (error.code.0, error.message.as_str()),
+                    (-32000, "out of order")
+                );
                 failed.push(number);
             }
             Err(error) => panic!("{error}"),
@@ -104,10 +111,16 @@ async fn a_connection_is_dropped_in_place_of_an_answer() {
 
         let client = over_bytes(mock, era).await.unwrap();
         for number in 0..3 {
-            let got = client.call_tool("get", json!({"number": number})).await.unwrap();
+            let got = client
+                .call_tool("get", json!({"number": number}))
+                .await
+                .unwrap();
             assert_eq!(got.text(), number.to_string());
         }
-        let lost = client.call_tool("get", json!({"number": 3})).await.unwrap_err();
+        let lost = client
+            .call_tool("get", json!({"number": 3}))
+            .await
+            .unwrap_err();
 
         assert!(lost.is_disconnected(), "{lost}");
     }

@@ -22,12 +22,15 @@ impl RecordedHttp {
     fn event(&mut self, exchange: u64, kind: EventKind) {
         let at = Duration::from_secs(self.events.len() as u64);
         // Each request on a connection of its own, as some clients do.
-        self.events.push(Event::new(at, exchange, kind).exchange(exchange));
+        self.events
+            .push(Event::new(at, exchange, kind).exchange(exchange));
     }
 
     fn request(&mut self, method: &str, headers: &[(&str, &str)]) -> u64 {
         self.exchanges += 1;
-        let headers = headers.iter().map(|&(name, value)| HttpHeader(name.into(), value.into()));
+        let headers = headers
+            .iter()
+            .map(|&(name, value)| HttpHeader(name.into(), value.into()));
         let kind = EventKind::Request {
             method: method.into(),
             path: "/mcp".into(),
@@ -38,7 +41,9 @@ impl RecordedHttp {
     }
 
     fn respond(&mut self, exchange: u64, status: u16, headers: &[(&str, &str)]) {
-        let headers = headers.iter().map(|&(name, value)| HttpHeader(name.into(), value.into()));
+        let headers = headers
+            .iter()
+            .map(|&(name, value)| HttpHeader(name.into(), value.into()));
         let headers = headers.collect();
         self.event(exchange, EventKind::Response { status, headers });
     }
@@ -60,7 +65,10 @@ impl RecordedHttp {
 /// A legacy client, whose answer to a question is posted, while another call is in flight.
 fn legacy_question() -> Recording {
     let session = [("mcp-session-id", "redacted")];
-    let json = [("content-type", "application/json"), ("mcp-session-id", "redacted")];
+    let json = [
+        ("content-type", "application/json"),
+        ("mcp-session-id", "redacted"),
+    ];
     let sse = [("content-type", "text/event-stream")];
     let mut recorded = RecordedHttp::default();
     let opened = recorded.request("POST", &[]);
@@ -86,12 +94,24 @@ fn legacy_question() -> Recording {
         "params": {"message": "Who?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}},
     }));
     let posted = recorded.request("POST", &session);
-    recorded.message(posted, Side::Client, json!({"jsonrpc": "2.0", "id": 0, "result": accept("Ada")}));
+    recorded.message(
+        posted,
+        Side::Client,
+        json!({"jsonrpc": "2.0", "id": 0, "result": accept("Ada")}),
+    );
     recorded.respond(posted, 202, &[]);
     recorded.end(posted, EndedBy::Server, true);
-    recorded.message(ask, Side::Server, json!({"jsonrpc": "2.0", "id": 1, "result": content("hello Ada")}));
+    recorded.message(
+        ask,
+        Side::Server,
+        json!({"jsonrpc": "2.0", "id": 1, "result": content("hello Ada")}),
+    );
     recorded.end(ask, EndedBy::Server, true);
-    recorded.message(other, Side::Server, json!({"jsonrpc": "2.0", "id": 2, "result": content("slept")}));
+    recorded.message(
+        other,
+        Side::Server,
+        json!({"jsonrpc": "2.0", "id": 2, "result": content("slept")}),
+    );
     recorded.end(other, EndedBy::Server, true);
     recorded.recording()
 }
@@ -105,7 +125,10 @@ async fn an_answer_that_was_posted_belongs_to_the_question_on_the_stream() {
         let client = builder(&mock, era).host(user.host()).await.unwrap();
 
         assert_eq!(client.call_tool("slow", ()).await.unwrap().text(), "slept");
-        assert_eq!(client.call_tool("ask", ()).await.unwrap().text(), "hello Ada");
+        assert_eq!(
+            client.call_tool("ask", ()).await.unwrap().text(),
+            "hello Ada"
+        );
         assert_eq!(user.asked(), ["Who?"]);
     }
 }
@@ -133,7 +156,10 @@ async fn a_status_without_a_message_is_an_error_and_a_closed_stream_a_cancel() {
 
     let client = builder(&mock, Era::Legacy).await.unwrap();
     let busy = client.call_tool("busy", ()).await.unwrap_err();
-    let slow = client.call_tool("slow", ()).timeout(Duration::from_millis(1)).await;
+    let slow = client
+        .call_tool("slow", ())
+        .timeout(Duration::from_millis(1))
+        .await;
 
     assert!(busy.to_string().contains("HTTP status 503"), "{busy}");
     assert!(matches!(slow, Err(bowline::Error::Timeout { .. })));
@@ -166,7 +192,10 @@ async fn clients_of_both_eras_are_asked_over_http() {
             let client = Client::connect(&url).protocol_version(era.version());
             let client = client.host(user.host()).await.unwrap();
 
-            assert_eq!(client.call_tool("ask", ()).await.unwrap().text(), "hello Ada");
+            assert_eq!(
+                client.call_tool("ask", ()).await.unwrap().text(),
+                "hello Ada"
+            );
             assert_eq!(client.call_tool("now", ()).await.unwrap().text(), "noon");
             client.close().await.unwrap();
         }
@@ -183,7 +212,10 @@ async fn requests_without_a_connection_are_counted_together() {
 
     let mut texts = Vec::new();
     for _ in 0..2 {
-        let client = Client::connect(&url).protocol_version("2026-07-28").await.unwrap();
+        let client = Client::connect(&url)
+            .protocol_version("2026-07-28")
+            .await
+            .unwrap();
         texts.push(client.call_tool("next", ()).await.unwrap().text());
     }
 
@@ -200,7 +232,10 @@ async fn a_connection_is_dropped_over_http() {
         let url = serve(mock).await;
 
         // Without a pool each request would have a connection of its own.
-        let client = Client::connect(&url).protocol_version("2026-07-28").await.unwrap();
+        let client = Client::connect(&url)
+            .protocol_version("2026-07-28")
+            .await
+            .unwrap();
         let mut answered = 0;
         let lost = loop {
             match client.call_tool("get", ()).await {
@@ -210,7 +245,10 @@ async fn a_connection_is_dropped_over_http() {
             assert!(answered < 100, "{drop_after:?} drops nothing");
         };
 
-        assert!((1..=4).contains(&answered), "{drop_after:?}: {answered} answers");
+        assert!(
+            (1..=4).contains(&answered),
+            "{drop_after:?}: {answered} answers"
+        );
         assert!(!matches!(lost, bowline::Error::Rpc(_)), "{lost}");
     }
 }

@@ -20,8 +20,16 @@ fn pages(era: Era) -> Recorded {
         page
     };
     recorded.exchange("tools/list", json!({}), page(&["a", "b"], Some("page 2")));
-    recorded.exchange("tools/list", json!({"cursor": "page 2"}), page(&["c"], Some("page 3")));
-    recorded.exchange("tools/list", json!({"cursor": "page 3"}), page(&["d"], None));
+    recorded.exchange(
+        "tools/list",
+        json!({"cursor": "page 2"}),
+        page(&["c"], Some("page 3")),
+    );
+    recorded.exchange(
+        "tools/list",
+        json!({"cursor": "page 3"}),
+        page(&["d"], None),
+    );
     recorded
 }
 
@@ -40,7 +48,11 @@ async fn the_pages_of_a_list_are_those_of_the_recording() {
             let page = client.request_raw("tools/list", params).await.unwrap();
             let page: Value = page.decode().unwrap();
             let tools = page["tools"].as_array().unwrap();
-            names.extend(tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()));
+            names.extend(
+                tools
+                    .iter()
+                    .map(|tool| tool["name"].as_str().unwrap().to_owned()),
+            );
             match page["nextCursor"].as_str() {
                 Some(next) => cursor = Some(next.to_owned()),
                 None => break,
@@ -56,14 +68,24 @@ async fn a_recorded_output_schema_is_fulfilled_by_the_recorded_output() {
     for (recorded_era, era) in PAIRS {
         let mut recorded = Recorded::new(recorded_era);
         let schema = json!({"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]});
-        let tool = json!({"name": "add", "inputSchema": {"type": "object"}, "outputSchema": schema});
+        let tool =
+            json!({"name": "add", "inputSchema": {"type": "object"}, "outputSchema": schema});
         recorded.exchange("tools/list", json!({}), json!({"tools": [tool]}));
         let result = json!({"content": [], "structuredContent": {"sum": 3}});
-        recorded.exchange("tools/call", json!({"name": "add", "arguments": {"a": 1}}), result);
+        recorded.exchange(
+            "tools/call",
+            json!({"name": "add", "arguments": {"a": 1}}),
+            result,
+        );
 
         let client = connect(&recorded.mock(), era).await;
         client.list_tools().await.unwrap();
-        let sum: Value = client.call_tool("add", json!({"a": 1})).await.unwrap().structured().unwrap();
+        let sum: Value = client
+            .call_tool("add", json!({"a": 1}))
+            .await
+            .unwrap()
+            .structured()
+            .unwrap();
 
         assert_eq!(sum, json!({"sum": 3}));
     }

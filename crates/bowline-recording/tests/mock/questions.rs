@@ -35,7 +35,12 @@ async fn a_question_is_asked_and_the_call_goes_on_as_recorded() {
 async fn the_answer_selects_the_continuation_whatever_the_order() {
     for (recorded_era, era) in PAIRS {
         let cancel = json!({"action": "cancel"});
-        let user = User::new([cancel, accept("Grace"), accept("Ada"), json!({"action": "decline"})]);
+        let user = User::new([
+            cancel,
+            accept("Grace"),
+            accept("Ada"),
+            json!({"action": "decline"}),
+        ]);
         let mock = three_answers(recorded_era).mock();
 
         let client = builder(&mock, era).host(user.host()).await.unwrap();
@@ -45,7 +50,11 @@ async fn the_answer_selects_the_continuation_whatever_the_order() {
         }
 
         // Grace accepts as well; what the server would say to her is not known.
-        assert_eq!(said, ["cancelled", "hello Ada", "hello Ada", "declined"], "{recorded_era:?} {era:?}");
+        assert_eq!(
+            said,
+            ["cancelled", "hello Ada", "hello Ada", "declined"],
+            "{recorded_era:?} {era:?}"
+        );
     }
 }
 
@@ -86,7 +95,12 @@ async fn a_second_question_depends_on_the_first_answer() {
             let params = call("ask", json!({}));
             let id = recorded.request("tools/call", params.clone());
             let id = recorded.question(id, params.clone(), question("First?"), accept(first));
-            let id = recorded.question(id, params, question(&format!("And then, {first}?")), accept(second));
+            let id = recorded.question(
+                id,
+                params,
+                question(&format!("And then, {first}?")),
+                accept(second),
+            );
             recorded.answer(id, content(said));
         }
         let answers = ["Grace", "Kelly", "Ada", "Lovelace", "Grace", "Hopper"];
@@ -127,17 +141,24 @@ async fn a_question_over_stdio_belongs_to_the_last_call() {
         let mut recorded = Recorded::new(Era::Legacy);
         let first = recorded.request("tools/call", call("slow", json!({})));
         let second = recorded.request("tools/call", call("ask", json!({})));
-        let question = json!({"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}});
+        let question =
+            json!({"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}});
         recorded.question(second, json!({}), question, accept("Ada"));
         recorded.answer(second, content("hello Ada"));
         recorded.answer(first, content("slept"));
         let user = User::new([json!({"action": "accept", "content": {}})]);
 
-        let client = builder(&recorded.mock(), era).host(user.host()).await.unwrap();
+        let client = builder(&recorded.mock(), era)
+            .host(user.host())
+            .await
+            .unwrap();
 
         assert_eq!(client.call_tool("slow", ()).await.unwrap().text(), "slept");
         assert!(user.asked().is_empty());
-        assert_eq!(client.call_tool("ask", ()).await.unwrap().text(), "hello Ada");
+        assert_eq!(
+            client.call_tool("ask", ()).await.unwrap().text(),
+            "hello Ada"
+        );
         assert_eq!(user.asked(), ["Who?"]);
     }
 }

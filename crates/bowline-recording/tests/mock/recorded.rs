@@ -161,7 +161,13 @@ impl Recorded {
     }
 
     /// Adds a question about a call with its answer. Returns the id of the request that is to be answered.
-    pub(crate) fn question(&mut self, id: i64, params: Value, question: Value, answer: Value) -> i64 {
+    pub(crate) fn question(
+        &mut self,
+        id: i64,
+        params: Value,
+        question: Value,
+        answer: Value,
+    ) -> i64 {
         match self.era {
             Era::Legacy => {
                 let asked = format!("question of {id}, {}", self.events.len());
@@ -232,7 +238,9 @@ pub(crate) struct User {
 
 impl User {
     pub(crate) fn new(answers: impl IntoIterator<Item = Value>) -> Self {
-        let answers = answers.into_iter().map(|it| serde_json::from_value(it).unwrap());
+        let answers = answers
+            .into_iter()
+            .map(|it| serde_json::from_value(it).unwrap());
         Self {
             answers: Arc::new(Mutex::new(answers.collect())),
             asked: Arc::default(),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bowline::prelude::*;
 use bowline::client::ClientBuilder;
+use bowline::prelude::*;
 use bowline_recording::{Pacing, Recording, Replay, ReplayOutcome, ReplayReport};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -25,13 +25,16 @@ struct Name {
 
 /// A server whose answers differ from the recorded ones in `greeting`.
 fn server(greeting: &'static str) -> Server {
-    let ask = async move |cx: Context| {
+    let ask = move |cx: Context| async move {
         let name: Name = cx.elicit("name", "Who?").await?;
         Ok::<_, ToolError>(format!("{greeting} {}", name.name))
     };
     let read_only = |tool: Tool| tool.read_only(true);
     Server::new("recorded", "7")
-        .tool(read_only(Tool::new("echo", async |Args(text): Args<Text>| text.text)))
+        .tool(read_only(Tool::new(
+            "echo",
+            async |Args(text): Args<Text>| text.text,
+        )))
         .tool(Tool::new("ask", ask))
 }
 
@@ -55,8 +58,13 @@ async fn the_same_server_answers_the_same() {
             let replaying = Replay::new(&calls(recorded_era)).pacing(pacing);
             let report = replay(replaying, &server("hello"), era).await;
 
-            let outcomes: Vec<&ReplayOutcome> = report.requests.iter().map(|it| &it.outcome).collect();
-            assert_eq!(outcomes, [&ReplayOutcome::Same; 3], "{recorded_era:?} {era:?}");
+            let outcomes: Vec<&ReplayOutcome> =
+                report.requests.iter().map(|it| &it.outcome).collect();
+            assert_eq!(
+                outcomes,
+                [&ReplayOutcome::Same; 3],
+                "{recorded_era:?} {era:?}"
+            );
             assert_eq!(report.version, era.version());
             assert!(!report.has_differences());
         }
@@ -67,7 +75,8 @@ async fn the_same_server_answers_the_same() {
 async fn another_answer_is_a_difference_with_its_path_unless_it_is_ignored() {
     for (recorded_era, era) in PAIRS {
         let differing = replay(Replay::new(&calls(recorded_era)), &server("goodbye"), era).await;
-        let ignoring = Replay::new(&calls(recorded_era)).ignore("result.content[*].text".parse().unwrap());
+        let ignoring =
+            Replay::new(&calls(recorded_era)).ignore("result.content[*].text".parse().unwrap());
         let ignored = replay(ignoring, &server("goodbye"), era).await;
 
         assert!(differing.has_differences() && !ignored.has_differences());
@@ -95,9 +104,15 @@ async fn another_question_is_a_difference() {
         let ReplayOutcome::Different { changes } = &report.requests[0].outcome else {
             panic!("expected a difference, got {:?}", report.requests);
         };
-        assert_eq!(changes[0].path, "questions[0].params.message", "{changes:?}");
+        assert_eq!(
+            changes[0].path, "questions[0].params.message",
+            "{changes:?}"
+        );
         // A question that the recorded server did not ask cannot be answered.
-        assert!(report.requests[1].outcome.is_finding(), "{recorded_era:?} {era:?}");
+        assert!(
+            report.requests[1].outcome.is_finding(),
+            "{recorded_era:?} {era:?}"
+        );
     }
 }
 
@@ -105,7 +120,12 @@ async fn another_question_is_a_difference() {
 async fn an_error_is_compared_with_an_answer() {
     let mut recorded = Recorded::without_handshake(Era::Modern);
     recorded.call("gone", json!({}), "here");
-    let report = replay(Replay::new(&recorded.recording()), &server("hello"), Era::Modern).await;
+    let report = replay(
+        Replay::new(&recorded.recording()),
+        &server("hello"),
+        Era::Modern,
+    )
+    .await;
 
     let ReplayOutcome::Different { changes } = &report.requests[0].outcome else {
         panic!("expected a difference, got {:?}", report.requests);
@@ -117,9 +137,18 @@ async fn an_error_is_compared_with_an_answer() {
 #[tokio::test]
 async fn cursors_of_the_server_replace_the_recorded_ones() {
     let mut recorded = Recorded::without_handshake(Era::Legacy);
-    let tool = |name: &str| json!({"name": name, "inputSchema": {"type": "object", "properties": {}}});
-    recorded.exchange("tools/list", json!({}), json!({"tools": [tool("a")], "nextCursor": "old"}));
-    recorded.exchange("tools/list", json!({"cursor": "old"}), json!({"tools": [tool("b")]}));
+    let tool =
+        |name: &str| json!({"name": name, "inputSchema": {"type": "object", "properties": {}}});
+    recorded.exchange(
+        "tools/list",
+        json!({}),
+        json!({"tools": [tool("a")], "nextCursor": "old"}),
+    );
+    recorded.exchange(
+        "tools/list",
+        json!({"cursor": "old"}),
+        json!({"tools": [tool("b")]}),
+    );
     let recording = recorded.recording();
     let server = Server::new("recorded", "7")
         .tool(Tool::new("a", async || ""))
@@ -127,7 +156,8 @@ async fn cursors_of_the_server_replace_the_recorded_ones() {
         .page_size(1);
 
     for era in ERAS {
-        let replaying = Replay::new(&recording).ignore("result.tools[*].outputSchema".parse().unwrap());
+        let replaying =
+            Replay::new(&recording).ignore("result.tools[*].outputSchema".parse().unwrap());
         let replaying = replaying.ignore("result.tools[*].inputSchema".parse().unwrap());
         let report = replay(replaying, &server, era).await;
         assert!(!report.has_differences(), "{:?}", report.requests);
@@ -165,7 +195,11 @@ async fn a_cancelled_request_is_cancelled_again() {
 
         let outcomes: Vec<&ReplayOutcome> = report.requests.iter().map(|it| &it.outcome).collect();
         let same = &ReplayOutcome::Same;
-        assert_eq!(outcomes, [&ReplayOutcome::Cancelled, same, same], "{recorded_era:?} {era:?}");
+        assert_eq!(
+            outcomes,
+            [&ReplayOutcome::Cancelled, same, same],
+            "{recorded_era:?} {era:?}"
+        );
         assert_eq!(dropped.load(Ordering::SeqCst), 1);
     }
 }
@@ -213,7 +247,10 @@ async fn requests_that_were_in_flight_together_are_again() {
 async fn tools_that_may_change_something_are_named() {
     for era in ERAS {
         let builder = Client::in_process(&server("hello")).protocol_version(era.version());
-        let connected = Replay::new(&calls(Era::Modern)).connect(builder).await.unwrap();
+        let connected = Replay::new(&calls(Era::Modern))
+            .connect(builder)
+            .await
+            .unwrap();
 
         let writing = connected.writing_tools().await.unwrap();
 
@@ -227,7 +264,12 @@ async fn what_has_no_recorded_answer_or_no_such_method_is_skipped() {
     recorded.exchange("tasks/list", json!({}), json!({"tasks": []}));
     recorded.request("tools/call", call("echo", json!({"text": "a"})));
 
-    let report = replay(Replay::new(&recorded.recording()), &server("hello"), Era::Modern).await;
+    let report = replay(
+        Replay::new(&recorded.recording()),
+        &server("hello"),
+        Era::Modern,
+    )
+    .await;
 
     let skipped = report.count(|outcome| matches!(outcome, ReplayOutcome::Skipped { .. }));
     assert_eq!(skipped, 2, "{:?}", report.requests);

@@ -4,26 +4,32 @@ use bowline::client::Change;
 use bowline::types::SubscriptionFilter;
 use serde_json::json;
 
-use crate::recorded::{Era, PAIRS, Recorded, connect, content, call};
+use crate::recorded::{Era, PAIRS, Recorded, call, connect, content};
 
 const URI: &str = "fixture://counter";
 
 /// A client that subscribes to a resource, and a tool that changes it and another one.
 fn recorded(era: Era) -> Recorded {
     let mut recorded = Recorded::new(era);
-    let notified = |recorded: &mut Recorded, id: i64, method: &str, mut params: serde_json::Value| {
-        if era == Era::Modern {
-            params["_meta"]["io.modelcontextprotocol/subscriptionId"] = json!(id);
-        }
-        let method = format!("notifications/{method}");
-        recorded.server(json!({"jsonrpc": "2.0", "method": method, "params": params}));
-    };
+    let notified =
+        |recorded: &mut Recorded, id: i64, method: &str, mut params: serde_json::Value| {
+            if era == Era::Modern {
+                params["_meta"]["io.modelcontextprotocol/subscriptionId"] = json!(id);
+            }
+            let method = format!("notifications/{method}");
+            recorded.server(json!({"jsonrpc": "2.0", "method": method, "params": params}));
+        };
     let filter = json!({"resourceSubscriptions": [URI], "toolsListChanged": true});
     let id = match era {
         Era::Modern => {
             let id = recorded.request("subscriptions/listen", json!({"notifications": filter}));
             let acknowledged = json!({"notifications": filter});
-            notified(&mut recorded, id, "subscriptions/acknowledged", acknowledged);
+            notified(
+                &mut recorded,
+                id,
+                "subscriptions/acknowledged",
+                acknowledged,
+            );
             id
         }
         Era::Legacy => {
@@ -60,8 +66,14 @@ async fn a_subscriber_gets_the_recorded_changes_that_it_wants() {
         lists.tools_list_changed = Some(true);
         let mut lists = client.subscribe(lists).await.unwrap();
         let change = lists.next().await.unwrap();
-        assert!(matches!(change, Some(Change::Tools)), "{recorded_era:?} {era:?}");
-        assert_eq!(client.call_tool("touch", ()).await.unwrap().text(), "touched");
+        assert!(
+            matches!(change, Some(Change::Tools)),
+            "{recorded_era:?} {era:?}"
+        );
+        assert_eq!(
+            client.call_tool("touch", ()).await.unwrap().text(),
+            "touched"
+        );
     }
 }
 

@@ -1,7 +1,8 @@
 //! Calls that became tasks in the recording.
 
+use bowline::exchange::{Answer, CallOptions, Channel as _, Request};
 use bowline::types::ClientCapabilities;
-use bowline::Error;
+use bowline::{Error, Json};
 use serde_json::{Value, json};
 
 use crate::recorded::{Era, Recorded, builder, call, connect, content};
@@ -28,19 +29,35 @@ fn modern_task(has_result: bool) -> Recorded {
 
 #[tokio::test]
 async fn a_client_with_tasks_gets_the_recorded_task() {
-    let mut capabilities = ClientCapabilities::default();
     let extension = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
-    capabilities.clone_from(&serde_json::from_value(extension).unwrap());
+    let capabilities: ClientCapabilities = serde_json::from_value(extension).unwrap();
     let mock = modern_task(true).mock();
 
-    let client = builder(&mock, Era::Modern).capabilities(capabilities).await.unwrap();
-    let created = client.call_tool("long", ()).manual_extension().await.unwrap();
-    let get = || client.request_raw("tasks/get", json!({"taskId": "t1"}));
-    let (first, second) = (get().await.unwrap(), get().await.unwrap());
+    let connection = builder(&mock, Era::Modern)
+        .capabilities(capabilities)
+        .connection();
+    let connection = connection.await.unwrap();
+    let send = async |method: &'static str, params: Value| {
+        let request = Request::new(method, Json::from(params), connection.caller());
+        connection
+            .open(request, CallOptions::default())
+            .answer()
+            .await
+            .unwrap()
+    };
+    let created = send("tools/call", call("long", json!({}))).await;
+    let first = send("tasks/get", json!({"taskId": "t1"})).await;
+    let second = send("tasks/get", json!({"taskId": "t1"})).await;
 
-    assert_eq!(created.result_type(), Some("task"));
-    let status = |json: &bowline::Reply| json.decode::<Value>().unwrap()["status"].clone();
-    assert_eq!((status(&first), status(&second)), (json!("working"), json!("completed")));
+    assert!(matches!(created, Answer::Extension { result_type, .. } if result_type == "task"));
+    let status = |answer: Answer| match answer {
+        Answer::Complete(result) => result.decode::<Value>().unwrap()["status"].clone(),
+        other => panic!("expected a complete result, got {other:?}"),
+    };
+    assert_eq!(
+        (status(first), status(second)),
+        (json!("working"), json!("completed"))
+    );
 }
 
 #[tokio::test]
@@ -81,5 +98,9 @@ async fn a_task_without_a_recorded_result_is_an_error() {
         panic!("expected a JSON-RPC error");
     };
 
-    assert!(error.message.contains("does not have its result"), "{}", error.message);
+    assert!(
+        error.message.contains("does not have its result"),
+        "{}",
+        error.message
+    );
 }
