@@ -20,6 +20,8 @@ pub(crate) enum Exit {
     Findings,
     TimedOut,
     Interrupted,
+    /// The exit code of the command that `bowline tap` ran.
+    Child(u8),
 }
 
 impl Exit {
@@ -34,6 +36,7 @@ impl Exit {
             Self::Findings => 6,
             Self::TimedOut => 7,
             Self::Interrupted => 130,
+            Self::Child(code) => code,
         }
     }
 }

@@ -12,6 +12,8 @@ mod bridge;
 
 mod call;
 
+mod check;
+
 mod child_stderr;
 
 pub mod clock;
@@ -25,7 +27,11 @@ pub use counters::{Counters, SlowCallCounts};
 
 mod demo;
 
+mod diff;
+
 mod exit;
+
+mod export;
 
 mod failure;
 
@@ -71,15 +77,21 @@ mod servers;
 
 mod shell;
 
+mod show;
+
 mod sign_in;
 
 mod signature;
 
 mod status_line;
 
+mod tap;
+
 mod target;
 
 mod tasks;
+
+mod timeline_view;
 
 mod values;
 
@@ -129,6 +141,12 @@ fn dispatch(command: CliCommand) -> Result<Exit, Failure> {
         CliCommand::Watch(options) => block_on(watch::run(*options)),
         CliCommand::Ping(options) => block_on(ping::run(*options)),
         CliCommand::Tasks(options) => block_on(tasks::run(*options)),
+        CliCommand::Tap(options) => block_on(tap::run(*options)),
+        CliCommand::TapGuard(options) => Ok(tap::guard(&options)),
+        CliCommand::Show(options) => show::run(&options),
+        CliCommand::Diff(options) => diff::run(&options),
+        CliCommand::Check(options) => check::run(&options),
+        CliCommand::Export(options) => export::run(&options),
         CliCommand::Completions(shell) => shell::print_completions(shell),
         CliCommand::Man(options) => shell::print_man(&options),
         CliCommand::Demo(format) => block_on(async move {

@@ -8,8 +8,11 @@ use clap_complete::Shell;
 
 use crate::bridge::{BridgeOptions, BridgePlan};
 use crate::call::CallOptions;
+use crate::check::CheckOptions;
 use crate::complete::CompleteOptions;
+use crate::diff::DiffOptions;
 use crate::exit::EXIT_CODES;
+use crate::export::ExportOptions;
 use crate::ls::LsOptions;
 use crate::mock::MockOptions;
 use crate::ping::PingOptions;
@@ -18,6 +21,8 @@ use crate::read::ReadOptions;
 use crate::replay::ReplayOptions;
 use crate::servers::ServersOptions;
 use crate::shell::{CompletionsOptions, ManOptions};
+use crate::show::ShowOptions;
+use crate::tap::{GuardOptions, TapOptions};
 use crate::tasks::TasksOptions;
 use crate::watch::WatchOptions;
 
@@ -36,6 +41,12 @@ pub(crate) enum CliCommand {
     Tasks(Box<TasksOptions>),
     Completions(Shell),
     Man(ManOptions),
+    Tap(Box<TapOptions>),
+    TapGuard(GuardOptions),
+    Show(Box<ShowOptions>),
+    Diff(Box<DiffOptions>),
+    Check(Box<CheckOptions>),
+    Export(Box<ExportOptions>),
     Bridge(Box<BridgePlan>),
     Mock(Box<MockOptions>),
     Replay(Box<ReplayOptions>),
@@ -88,6 +99,12 @@ impl CliCommand {
             Some(Command::Watch(options)) => Self::Watch(options),
             Some(Command::Ping(options)) => Self::Ping(options),
             Some(Command::Tasks(options)) => Self::Tasks(options),
+            Some(Command::Tap(options)) => Self::Tap(options),
+            Some(Command::TapGuard(options)) => Self::TapGuard(options),
+            Some(Command::Show(options)) => Self::Show(options),
+            Some(Command::Diff(options)) => Self::Diff(options),
+            Some(Command::Check(options)) => Self::Check(options),
+            Some(Command::Export(options)) => Self::Export(options),
             Some(Command::Completions(options)) => Self::Completions(options.shell),
             Some(Command::Man(options)) => Self::Man(options),
             Some(Command::Demo(demo)) => Self::Demo(demo.format()),
@@ -159,6 +176,13 @@ enum Command {
     Watch(Box<WatchOptions>),
     Ping(Box<PingOptions>),
     Tasks(Box<TasksOptions>),
+    Tap(Box<TapOptions>),
+    #[command(hide = true)]
+    TapGuard(GuardOptions),
+    Show(Box<ShowOptions>),
+    Diff(Box<DiffOptions>),
+    Check(Box<CheckOptions>),
+    Export(Box<ExportOptions>),
     Bridge(Box<BridgeOptions>),
     Mock(Box<MockOptions>),
     Replay(Box<ReplayOptions>),
@@ -222,6 +246,9 @@ impl ServeOptions {
 
 const EXAMPLES: &str = "\
 Examples:
+  bowline tap --record a.jsonl -- npx -y some-server
+                                          shows and records every message, put before the command of a host
+  bowline show a.jsonl                    a recording as a timeline; `check` finds what violates the specification
   bowline bridge -- npx -y some-server    a stdio server, for HTTP clients of every version
   bowline bridge https://example.com/mcp  an HTTP server, for a host that starts commands
   bowline mock session.jsonl              serves a recording
