@@ -47,15 +47,19 @@ pub(crate) async fn run(options: CompleteOptions) -> Result<Exit, Failure> {
     let output = options.output.output();
     let (target, words) = split_words(&options.words, &options.command, &options.connect)?;
     let [reference, argument, rest @ ..] = words else {
-        return Err(Failure::usage("expected a prompt or template, and an argument of it")
-            .advice("bowline ls, for the prompts and templates of the server"));
+        return Err(
+            Failure::usage("expected a prompt or template, and an argument of it")
+                .advice("bowline ls, for the prompts and templates of the server"),
+        );
     };
     let (value, context) = match rest.split_first() {
         Some((value, context)) if !value.contains('=') => (value.as_str(), context),
         _ => ("", rest),
     };
     let context = context.iter().map(|word| Argument::parse(word, &read_file));
-    let context = context.collect::<Result<Vec<_>, _>>().map_err(Failure::usage)?;
+    let context = context
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(Failure::usage)?;
     let reference: CompleteReference = match reference.contains("://") || reference.contains('{') {
         true => ResourceTemplateReference::new(reference.as_str()).into(),
         false => PromptReference::new(reference.as_str()).into(),
@@ -74,7 +78,9 @@ pub(crate) async fn run(options: CompleteOptions) -> Result<Exit, Failure> {
                 output.line(visible_line(value))?;
             }
             if completion.has_more == Some(true) {
-                let total = completion.total.map_or(String::new(), |total| format!(" of {total}"));
+                let total = completion
+                    .total
+                    .map_or(String::new(), |total| format!(" of {total}"));
                 eprintln!("bowline: the first {}{total}", completion.values.len());
             }
         }

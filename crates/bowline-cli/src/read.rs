@@ -58,9 +58,13 @@ pub(crate) async fn run(options: ReadOptions) -> Result<Exit, Failure> {
         return Err(Failure::usage("expected the URI of one resource")
             .advice("bowline ls, for the resources of the server"));
     };
-    let questions = options.questions.questions(&StatusLine::new(output), output)?;
+    let questions = options
+        .questions
+        .questions(&StatusLine::new(output), output)?;
     until_interrupted(async {
-        let client = target.connect(&options.connect, |it| it.host(questions.host())).await?;
+        let client = target
+            .connect(&options.connect, |it| it.host(questions.host()))
+            .await?;
         let result = tokio::select! {
             biased; // an answer counts
             result = client.read_resource(uri.as_str()) => result?,
@@ -77,10 +81,20 @@ pub(crate) async fn run(options: ReadOptions) -> Result<Exit, Failure> {
     .await
 }
 
-fn write(contents: &[ResourceContents], file: Option<&PathBuf>, output: Output) -> Result<(), Failure> {
+fn write(
+    contents: &[ResourceContents],
+    file: Option<&PathBuf>,
+    output: Output,
+) -> Result<(), Failure> {
     if file.is_none() && std::io::stdout().is_terminal() {
-        let printer = ContentPrinter { output, folder: ".".into(), stem: "resource".to_owned() };
-        return contents.iter().try_for_each(|contents| printer.resource(contents));
+        let printer = ContentPrinter {
+            output,
+            folder: ".".into(),
+            stem: "resource".to_owned(),
+        };
+        return contents
+            .iter()
+            .try_for_each(|contents| printer.resource(contents));
     }
     // A program or a file gets the content as it is, like from `cat`.
     let mut bytes = Vec::new();

@@ -202,7 +202,14 @@ pub(crate) fn print_result(
     output: Output,
 ) -> Result<Exit, Failure> {
     let (folder, stem) = (PathBuf::from("."), stem.to_owned());
-    result::print(result, &ContentPrinter { output, folder, stem })
+    result::print(
+        result,
+        &ContentPrinter {
+            output,
+            folder,
+            stem,
+        },
+    )
 }
 
 /// Prints a log message of the server.

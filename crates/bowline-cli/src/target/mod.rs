@@ -91,7 +91,7 @@ impl Target {
                 let command = target.command();
                 Client::spawn(match options.verbose > 0 {
                     true => {
-                        let stderr = StderrWriter::start();
+                        let stderr = StderrWriter::shared();
                         command.on_stderr(move |line| stderr.write(&visible_line(line)))
                     }
                     // The error of a server that exits contains what it printed.
@@ -162,6 +162,7 @@ impl fmt::Display for Target {
 pub(crate) async fn finish(client: Client) {
     // A command that is still running when the time is up is killed with the runtime.
     let _ = tokio::time::timeout(CLOSE_TIME, client.close()).await;
+    StderrWriter::flush_shared();
 }
 
 /// Returns whether a file is a recording: its first line says so.
