@@ -551,6 +551,9 @@ impl Random {
 fn damaged(text: &str, random: &mut Random) -> String {
     let mut chars: Vec<char> = text.chars().collect();
     for _ in 0..=random.below(4) {
+        if chars.is_empty() {
+            break;
+        }
         let at = random.below(chars.len());
         match random.below(4) {
             0 => drop(chars.remove(at)),

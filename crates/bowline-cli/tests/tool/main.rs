@@ -10,4 +10,5 @@
 mod interrupt;
 mod look;
 mod own_server;
+mod sign_in;
 mod support;

@@ -69,7 +69,7 @@ pub(crate) async fn run_with(words: &[&str], configure: impl FnOnce(&mut Command
 pub(crate) struct Program {
     child: Child,
     pub(crate) stdout: Lines<BufReader<ChildStdout>>,
-    stderr: ChildStderr,
+    stderr: Option<ChildStderr>,
 }
 
 impl Program {
@@ -77,7 +77,7 @@ impl Program {
         let mut child = command(words).spawn().unwrap();
         Self {
             stdout: BufReader::new(child.stdout.take().unwrap()).lines(),
-            stderr: child.stderr.take().unwrap(),
+            stderr: child.stderr.take(),
             child,
         }
     }
@@ -89,6 +89,10 @@ impl Program {
             Some(line) => line,
             None => panic!("no more lines"),
         }
+    }
+
+    pub(crate) fn take_stderr(&mut self) -> ChildStderr {
+        self.stderr.take().unwrap()
     }
 
     pub(crate) async fn interrupt(&self) {
@@ -107,7 +111,8 @@ impl Program {
                 stdout.push('\n');
             }
         };
-        let (read, ()) = tokio::join!(self.stderr.read_to_string(&mut stderr), lines);
+        let mut pipe = self.stderr.take().unwrap();
+        let (read, ()) = tokio::join!(pipe.read_to_string(&mut stderr), lines);
         read.unwrap();
         let status = self.child.wait().await.unwrap();
         Ended {
