@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use bowline::Client;
 use bowline::client::ClientBuilder;
+use bowline::types::{DiscoverRequest, DiscoverResult, Method as _};
 use bowline::wire::Command;
 
 use crate::child_stderr::StderrWriter;
@@ -152,6 +153,19 @@ impl fmt::Display for Target {
         };
         f.write_str(&visible_line(&text))
     }
+}
+
+/// Returns what a server says about itself. It is requested if connecting did not need it.
+///
+/// # Cancel safety
+///
+/// Dropping the future cancels the request.
+pub(crate) async fn server_facts(client: &Client) -> Option<DiscoverResult> {
+    if let Some(server) = client.server() {
+        return Some(server.clone());
+    }
+    let reply = client.request_raw(DiscoverRequest::NAME, ()).await;
+    reply.and_then(|reply| reply.decode()).ok()
 }
 
 /// Closes a connection when all is printed. Bounded: a server that does not exit must not keep the user waiting.

@@ -181,7 +181,10 @@ async fn resources_and_prompts_are_printed() {
     })
     .await;
     everywhere(&["prompt", "greet", "name=Ada"], |at, ended| {
-        assert_eq!(ended.stdout, "[user]\nHello, Ada!\n", "{at}: {ended:?}");
+        assert_eq!(
+            ended.stdout, "Greets a person.\n[user]\nHello, Ada!\n",
+            "{at}: {ended:?}"
+        );
     })
     .await;
 }
