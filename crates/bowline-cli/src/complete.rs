@@ -19,7 +19,7 @@ use crate::target::{ConnectOptions, finish, split_words};
 /// REFERENCE is the name of a prompt, or a URI template. `key=value` are arguments that are filled in already.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[command(override_usage = "\
-bowline complete [OPTIONS] TARGET REFERENCE ARGUMENT [VALUE] [key=value]...
+bowline complete [OPTIONS] TARGET REFERENCE ARGUMENT [VALUE]
        bowline complete [OPTIONS] REFERENCE ARGUMENT [VALUE] -- COMMAND...")]
 pub(crate) struct CompleteOptions {
     /// The server (unless there is a command after `--`), the prompt or template, the argument, and its beginning.

@@ -344,15 +344,18 @@ impl Asked {
     async fn fail<T>(&self, question: &str, why: &str, advice: &str) -> T {
         let message = format!("the server asks `{}`, and {why}", visible_line(question));
         let failure = Failure::usage(message).advice(advice);
+        self.set_unanswered(failure);
+        // A permit is kept if the command does not wait yet.
+        self.is_unanswered.notify_one();
+        std::future::pending().await
+    }
+
+    fn set_unanswered(&self, failure: Failure) {
         let mut unanswered = self
             .unanswered
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         unanswered.get_or_insert(failure);
-        drop(unanswered);
-        // A permit is kept if the command does not wait yet.
-        self.is_unanswered.notify_one();
-        std::future::pending().await
     }
 }
 
