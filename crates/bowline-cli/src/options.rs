@@ -115,7 +115,7 @@ fn with_advice(mut error: clap::Error) -> clap::Error {
             Options::command().error(ErrorKind::InvalidSubcommand, what)
         }
         ErrorKind::UnknownArgument if !what.starts_with("unexpected argument '-") => {
-            let tip = "put a command after `--`: bowline bridge -- npx some-server";
+            let tip = "put a command after `--`, as in: -- npx some-server";
             let tip = ContextValue::StyledStrs(vec![tip.into()]);
             error.insert(ContextKind::Suggested, tip);
             error
