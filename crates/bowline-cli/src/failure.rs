@@ -47,11 +47,8 @@ impl Failure {
     }
 
     /// A failure that is this error.
-    pub(crate) fn from_box(error: Box<dyn StdError + Send + Sync>) -> Self {
-        Self {
-            source: None,
-            ..Self::other(chain(&*error))
-        }
+    pub(crate) fn of(error: &(dyn StdError + 'static)) -> Self {
+        Self::other(chain(error))
     }
 
     /// Sets the cause, which is printed after the message.
