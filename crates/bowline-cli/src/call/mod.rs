@@ -113,7 +113,7 @@ pub(crate) async fn run(options: CallOptions) -> Result<Exit, Failure> {
     let given = Given::read(options.args.as_deref(), words.iter().map(String::as_str))?;
     let questions = options.questions.questions(&status, output)?;
     let client = connect(&target, &options, &questions, &status).await?;
-    let session = Session {
+    let command = ToolCommand {
         client,
         tool: tool.to_owned(),
         options: &options,
@@ -121,7 +121,7 @@ pub(crate) async fn run(options: CallOptions) -> Result<Exit, Failure> {
         status,
         output,
     };
-    session.run(given).await
+    command.run(given).await
 }
 
 /// The arguments of the command line.
@@ -235,7 +235,7 @@ pub(crate) fn log_text(message: &LoggingMessageNotificationParams) -> String {
 }
 
 /// A connected command.
-struct Session<'a> {
+struct ToolCommand<'a> {
     client: Client,
     tool: String,
     options: &'a CallOptions,
@@ -244,7 +244,7 @@ struct Session<'a> {
     output: Output,
 }
 
-impl Session<'_> {
+impl ToolCommand<'_> {
     async fn run(self, given: Given) -> Result<Exit, Failure> {
         let arguments = tokio::select! {
             biased; // arguments that are complete count
