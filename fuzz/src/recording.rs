@@ -46,8 +46,11 @@ fn check_recording(input: &[u8]) {
 }
 
 fn write(recording: &Recording) -> Vec<u8> {
-    let mut writer = RecordingWriter::new(Vec::new(), &recording.header).expect("memory is written");
-    writer.write_all(&recording.events).expect("memory is written");
+    let mut writer =
+        RecordingWriter::new(Vec::new(), &recording.header).expect("memory is written");
+    writer
+        .write_all(&recording.events)
+        .expect("memory is written");
     writer.into_inner()
 }
 

@@ -40,6 +40,9 @@ struct Limits;
 #[doc = include_str!("../../../docs/middleware.md")]
 struct Middleware;
 
+#[doc = include_str!("../../../docs/recordings.md")]
+struct Recordings;
+
 #[doc = include_str!("../../../docs/subscriptions.md")]
 struct Subscriptions;
 
