@@ -8,6 +8,8 @@
 
 mod bridge;
 
+mod child_stderr;
+
 pub mod clock;
 
 mod counters;
@@ -15,20 +17,36 @@ pub use counters::{Counters, SlowCallCounts};
 
 mod demo;
 
+mod exit;
+
+mod failure;
+
 pub mod fixture;
+
+mod log;
 
 mod options;
 
+mod output;
+
 mod serve;
+
+mod sign_in;
+
+mod target;
+
+mod values;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use exit::Exit;
+use failure::Failure;
 use options::CliCommand;
 
 /// Runs the command with these arguments, without the program name.
 ///
-/// The exit code is 0 on success, 1 on failure, and 2 for invalid arguments.
+/// `bowline --help` lists the exit codes.
 #[must_use]
 pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
     let command = match CliCommand::parse(arguments) {
@@ -39,38 +57,46 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
             return ExitCode::from(u8::try_from(why.exit_code()).unwrap_or(2));
         }
     };
-    let runtime = match tokio::runtime::Runtime::new() {
-        Ok(runtime) => runtime,
-        Err(error) => return failed(&error),
-    };
-    match command {
-        CliCommand::Help => {
-            println!("{}", CliCommand::help());
-            ExitCode::SUCCESS
+    match dispatch(command) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            failure.print();
+            failure.exit().into()
         }
-        CliCommand::Demo(format) => match runtime.block_on(demo::run(format)) {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
-        },
-        CliCommand::ServeDemo(transport) => match runtime.block_on(serve::serve(transport)) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => failed(&error),
-        },
-        CliCommand::Bridge(plan) => match runtime.block_on(bridge::run(*plan)) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => failed(&*error),
-        },
     }
 }
 
-/// Prints an error with its causes.
-fn failed(error: &dyn std::error::Error) -> ExitCode {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
+fn dispatch(command: CliCommand) -> Result<Exit, Failure> {
+    match command {
+        CliCommand::Help => {
+            println!("{}", CliCommand::help());
+            Ok(Exit::Success)
+        }
+        CliCommand::Demo(format) => block_on(async move {
+            match demo::run(format).await {
+                true => Ok(Exit::Success),
+                false => Ok(Exit::Failure),
+            }
+        }),
+        CliCommand::ServeDemo(transport) => block_on(async move {
+            let served = serve::serve(transport).await;
+            served.map_err(|error| Failure::other("failed to serve").caused_by(error))?;
+            Ok(Exit::Success)
+        }),
+        CliCommand::Bridge(plan) => block_on(async move {
+            let served = bridge::run(*plan).await;
+            served.map_err(Failure::from_box)?;
+            Ok(Exit::Success)
+        }),
     }
-    eprintln!("bowline: {text}");
-    ExitCode::FAILURE
+}
+
+/// Runs a command that needs the runtime. Those that do not start faster without it.
+fn block_on(command: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
+    let runtime = tokio::runtime::Runtime::new()
+        .map_err(|error| Failure::other("failed to start the runtime").caused_by(error))?;
+    let result = runtime.block_on(command);
+    // Does not wait for a thread that reads the terminal, which may never end.
+    runtime.shutdown_background();
+    result
 }

@@ -6,6 +6,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::bridge::{BridgeOptions, BridgePlan};
+use crate::exit::EXIT_CODES;
 
 /// A parsed command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,7 +98,7 @@ fn invalid(command: &str, why: &str) -> clap::Error {
 
 /// Connects clients and servers of the Model Context Protocol, and demonstrates cancellation.
 #[derive(Debug, Parser)]
-#[command(name = "bowline", version, after_help = EXAMPLES)]
+#[command(name = "bowline", version, after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 struct Options {
     #[command(subcommand)]
     command: Option<Command>,

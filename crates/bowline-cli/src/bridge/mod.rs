@@ -2,8 +2,6 @@
 //!
 //! Stdout belongs to the protocol if the front is stdio, so everything for people goes to stderr.
 
-mod child_stderr;
-
 mod configured;
 
 mod front;
@@ -11,16 +9,12 @@ mod front;
 mod options;
 pub(crate) use options::{BridgeOptions, BridgePlan};
 
-mod sign_in;
-
 mod upstream;
 
-mod values;
-
 use bowline_bridge::{Bridge, BridgeBuilder, Target, credentials};
-use tracing_subscriber::filter::LevelFilter;
 
-use child_stderr::StderrWriter;
+use crate::child_stderr::StderrWriter;
+use crate::log::log_to_stderr;
 use options::{BridgeLimits, UpstreamPlan};
 
 /// An error for the user, with its causes.
@@ -76,20 +70,4 @@ fn with_limits(mut builder: BridgeBuilder, limits: &BridgeLimits) -> BridgeBuild
         builder = builder.call_idle_timeout(timeout);
     }
     builder
-}
-
-/// Writes warnings to stderr; with `-v` also debug messages, with `-vv` everything.
-fn log_to_stderr(verbosity: u8) {
-    let level = match verbosity {
-        0 => LevelFilter::WARN,
-        1 => LevelFilter::DEBUG,
-        _ => LevelFilter::TRACE,
-    };
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .finish();
-    // Fails if there is a subscriber already, which then gets the events.
-    let _ = tracing::subscriber::set_global_default(subscriber);
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::values::{NamedValue, parse_address, parse_duration, parse_path, parse_url};
+use crate::sign_in::SignIn;
+use crate::target::{CommandTarget, UrlTarget};
+use crate::values::{NamedValue, parse_address, parse_duration, parse_path, parse_url};
 
 /// Connects clients to a server that has another transport or another protocol version.
 ///
@@ -95,32 +97,9 @@ pub(crate) struct BridgePlan {
 /// The server behind the bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum UpstreamPlan {
-    Command(CommandPlan),
-    Url(UrlPlan),
+    Command(CommandTarget),
+    Url(UrlTarget),
     Config(PathBuf),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CommandPlan {
-    pub(crate) program: OsString,
-    pub(crate) args: Vec<OsString>,
-    pub(crate) env: Vec<NamedValue>,
-    pub(crate) inherit_env: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct UrlPlan {
-    pub(crate) url: String,
-    pub(crate) headers: Vec<NamedValue>,
-    pub(crate) sign_in: SignIn,
-}
-
-/// Whether to sign in with OAuth when the server refuses a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum SignIn {
-    Never,
-    /// With tokens in this folder, or in the default one.
-    WhenRefused(Option<PathBuf>),
 }
 
 /// How clients reach the bridge.
@@ -211,7 +190,7 @@ impl BridgeOptions {
                     true => SignIn::Never,
                     false => SignIn::WhenRefused(self.token_dir),
                 };
-                Ok(UpstreamPlan::Url(UrlPlan {
+                Ok(UpstreamPlan::Url(UrlTarget {
                     url,
                     headers,
                     sign_in,
@@ -221,11 +200,12 @@ impl BridgeOptions {
                 "--header, --no-oauth and --token-dir are for a server at a URL; this one is not"
                     .to_owned(),
             ),
-            (None, Some(program), _) => Ok(UpstreamPlan::Command(CommandPlan {
+            (None, Some(program), _) => Ok(UpstreamPlan::Command(CommandTarget {
                 program,
                 args: words.collect(),
                 env: NamedValue::parse_variables(&self.env)?,
                 inherit_env: self.inherit_env,
+                cwd: None,
             })),
             (None, None, Some(file)) => Ok(UpstreamPlan::Config(file)),
             (None, None, None) => Err("expected a server: a URL, or `--` and a command".to_owned()),

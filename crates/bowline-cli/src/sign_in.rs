@@ -11,7 +11,15 @@ use bowline::{Error, Result};
 use bowline_auth::client::{FileStore, Loopback, OAuth};
 use http::{request, response};
 
-use super::options::{SignIn, UrlPlan};
+use crate::target::UrlTarget;
+
+/// Whether to sign in with OAuth when the server refuses a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SignIn {
+    Never,
+    /// With tokens in this folder, or in the default one.
+    WhenRefused(Option<PathBuf>),
+}
 
 /// Signs in when the server refuses a request. Calls that are refused meanwhile wait for the same sign-in.
 ///
@@ -20,15 +28,18 @@ use super::options::{SignIn, UrlPlan};
 pub(crate) struct SignInWhenRefused(Arc<OAuth>);
 
 impl SignInWhenRefused {
-    /// Returns `None` if the bridge must not sign in.
-    pub(crate) fn new(plan: &UrlPlan) -> Option<Self> {
-        let SignIn::WhenRefused(folder) = &plan.sign_in else {
+    /// Creates an authorizer that registers as the client `name`. Returns `None` if the command must not sign in.
+    pub(crate) fn new(target: &UrlTarget, name: &str) -> Option<Self> {
+        let SignIn::WhenRefused(folder) = &target.sign_in else {
             return None;
         };
-        let oauth = OAuth::new(&plan.url)
-            .name("Bowline bridge")
+        let oauth = OAuth::new(&target.url)
+            .name(name)
             .user_agent(Loopback::new(|url| {
-                show(url);
+                eprintln!(
+                    "bowline: the server requires a sign-in; open this address in a browser:\n{url}"
+                );
+                open_browser(url);
                 Ok(())
             }));
         let folder = folder.clone().or_else(default_folder);
@@ -68,10 +79,8 @@ impl Authorizer for SignInWhenRefused {
     }
 }
 
-/// Prints the authorization URL, and tries to open it in a browser.
-fn show(url: &str) {
-    eprintln!("bowline: the server requires a sign-in; open this address in a browser:\n{url}");
-    // Without a browser, the user opens the address that was printed.
+/// Tries to open an address in a browser. Without one, the user opens the address that was printed.
+pub(crate) fn open_browser(url: &str) {
     let started = browser(url)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -1,0 +1,180 @@
+//! [`Failure`], why a command failed: for a person, with what to do next, and for a script, with an exit code.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+
+use bowline::Error;
+
+use crate::exit::Exit;
+use crate::output::visible;
+
+/// An error that ends the command.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    exit: Exit,
+    message: String,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+    advice: Option<String>,
+    /// Whether nothing is printed.
+    is_silent: bool,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self {
+            exit,
+            message: message.into(),
+            source: None,
+            advice: None,
+            is_silent: false,
+        }
+    }
+
+    /// Invalid arguments.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    /// A failure without an exit code of its own.
+    pub(crate) fn other(message: impl Into<String>) -> Self {
+        Self::new(Exit::Failure, message)
+    }
+
+    /// A failure that is this error.
+    pub(crate) fn from_box(error: Box<dyn StdError + Send + Sync>) -> Self {
+        Self {
+            source: None,
+            ..Self::other(chain(&*error))
+        }
+    }
+
+    /// Sets the cause, which is printed after the message.
+    #[must_use]
+    pub(crate) fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// Sets what to do next.
+    #[must_use]
+    pub(crate) fn advice(mut self, advice: impl Into<String>) -> Self {
+        self.advice = Some(advice.into());
+        self
+    }
+
+    /// The error of connecting to `target`.
+    pub(crate) fn connecting(target: &str, error: Error) -> Self {
+        let mut failure = Self::from(error);
+        if failure.exit != Exit::Usage {
+            failure.exit = Exit::Connect;
+        }
+        let target = visible(target);
+        failure.message = format!("failed to connect to {target}: {}", failure.message);
+        failure
+    }
+
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// Prints the message with its causes, and what to do next, to stderr.
+    pub(crate) fn print(&self) {
+        if self.is_silent {
+            return;
+        }
+        eprintln!("bowline: {self}");
+        if let Some(advice) = &self.advice {
+            eprintln!("try: {advice}");
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The texts of servers are part of some messages.
+        f.write_str(&visible(&chain(self)))
+    }
+}
+
+/// Returns the text of an error and of its causes.
+fn chain(error: &(dyn StdError + 'static)) -> String {
+    let mut text = match error.downcast_ref::<Failure>() {
+        Some(failure) => failure.message.clone(),
+        None => error.to_string(),
+    };
+    let mut printed = text.clone();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        // Some errors of other crates repeat their cause in their own text.
+        if !printed.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+        printed = next;
+        cause = error.source();
+    }
+    text
+}
+
+impl StdError for Failure {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+impl From<io::Error> for Failure {
+    /// The error of printing. If the reader of stdout is gone there is nothing more to say.
+    fn from(error: io::Error) -> Self {
+        let is_gone = error.kind() == io::ErrorKind::BrokenPipe;
+        let mut failure = Self::other("failed to print").caused_by(error);
+        failure.is_silent = is_gone;
+        failure
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let exit = match &error {
+            Error::Rpc(_) => Exit::Rpc,
+            Error::Timeout { .. } => Exit::TimedOut,
+            Error::Unauthorized { .. } => Exit::Connect,
+            Error::Misuse { .. } => Exit::Usage,
+            _ if error.is_disconnected() => Exit::Connect,
+            _ => Exit::Failure,
+        };
+        let advice = match &error {
+            Error::Unauthorized { .. } => Some("pass a token: --header 'Authorization: Bearer …'"),
+            Error::Timeout { .. } => Some("more time, with --timeout"),
+            _ => None,
+        };
+        let (message, source) = match error {
+            Error::Transport { what, source } => (what, source),
+            Error::Protocol { ref what, .. } => {
+                let message = format!("the server violated the protocol: {what}");
+                (message, into_source(error))
+            }
+            Error::Unauthorized { .. } | Error::UnexpectedType { .. } => {
+                (error.to_string(), into_source(error))
+            }
+            error => (error.to_string(), None),
+        };
+        Self {
+            exit,
+            message,
+            source,
+            advice: advice.map(str::to_owned),
+            is_silent: false,
+        }
+    }
+}
+
+fn into_source(error: Error) -> Option<Box<dyn StdError + Send + Sync>> {
+    match error {
+        Error::Protocol { source, .. }
+        | Error::Transport { source, .. }
+        | Error::Unauthorized { source, .. }
+        | Error::UnexpectedType { source, .. } => source,
+        _ => None,
+    }
+}

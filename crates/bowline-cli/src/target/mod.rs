@@ -1,0 +1,166 @@
+//! [`Target`], the server that a command talks to: a URL, a command, a name from a host's configuration, or a recording.
+
+mod connect_options;
+pub(crate) use connect_options::{ConnectOptions, TargetArgs};
+
+mod resolve;
+pub(crate) use resolve::resolve;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bowline::Client;
+use bowline::client::ClientBuilder;
+use bowline::wire::Command;
+
+use crate::child_stderr::StderrWriter;
+use crate::failure::Failure;
+use crate::output::visible_line;
+use crate::sign_in::{SignIn, SignInWhenRefused};
+use crate::values::NamedValue;
+
+/// A server to talk to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    Url(UrlTarget),
+    Command(CommandTarget),
+    /// A file that `bowline tap --record` wrote.
+    Recording(PathBuf),
+}
+
+/// A server that is reached over HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UrlTarget {
+    pub(crate) url: String,
+    pub(crate) headers: Vec<NamedValue>,
+    pub(crate) sign_in: SignIn,
+}
+
+/// A server that is started as a child process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CommandTarget {
+    pub(crate) program: OsString,
+    pub(crate) args: Vec<OsString>,
+    pub(crate) env: Vec<NamedValue>,
+    pub(crate) inherit_env: bool,
+    pub(crate) cwd: Option<PathBuf>,
+}
+
+impl CommandTarget {
+    /// Returns the command. Its stderr is not passed on.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.program).args(&self.args);
+        if self.inherit_env {
+            command = command.inherit_env();
+        }
+        for variable in &self.env {
+            command = command.env(&variable.name, &variable.value);
+        }
+        match &self.cwd {
+            Some(cwd) => command.current_dir(cwd),
+            None => command,
+        }
+    }
+}
+
+impl UrlTarget {
+    /// Returns a builder that sends the headers, without signing in.
+    pub(crate) fn client(&self) -> ClientBuilder {
+        let mut builder = Client::connect(&self.url);
+        for header in &self.headers {
+            builder = builder.header(&header.name, &header.value);
+        }
+        builder
+    }
+}
+
+impl Target {
+    /// Returns the builder of a client, with the options of the command line. Await it to connect, or use
+    /// [`connect`](Self::connect).
+    ///
+    /// # Errors
+    ///
+    /// If the target is a recording.
+    pub(crate) fn client(&self, options: &ConnectOptions) -> Result<ClientBuilder, Failure> {
+        let builder = match self {
+            Self::Command(target) => {
+                let command = target.command();
+                Client::spawn(match options.verbose > 0 {
+                    true => {
+                        let stderr = StderrWriter::start();
+                        command.on_stderr(move |line| stderr.write(&visible_line(line)))
+                    }
+                    // The error of a server that exits contains what it printed.
+                    false => command,
+                })
+            }
+            Self::Url(target) => {
+                let builder = target.client();
+                match SignInWhenRefused::new(target, "Bowline") {
+                    Some(sign_in) => builder.authorizer(Arc::new(sign_in)),
+                    None => builder,
+                }
+            }
+            Self::Recording(file) => {
+                let file = file.display();
+                return Err(
+                    Failure::usage(format!("{file} is a recording, not a server"))
+                        .advice(format!("bowline mock {file}")),
+                );
+            }
+        };
+        let builder = builder.client_info("bowline", env!("CARGO_PKG_VERSION"));
+        let builder = match &options.protocol_version {
+            Some(version) => builder.protocol_version(version),
+            None => builder,
+        };
+        Ok(match options.connect_timeout {
+            Some(timeout) => builder.connect_timeout(timeout),
+            None => builder,
+        })
+    }
+
+    /// Connects, with the settings that `configure` adds.
+    ///
+    /// # Errors
+    ///
+    /// With the exit code of a failure to connect.
+    pub(crate) async fn connect(
+        &self,
+        options: &ConnectOptions,
+        configure: impl FnOnce(ClientBuilder) -> ClientBuilder,
+    ) -> Result<Client, Failure> {
+        let client = configure(self.client(options)?).await;
+        client.map_err(|error| Failure::connecting(&self.to_string(), error))
+    }
+}
+
+/// The URL, or the words of the command. Values of variables and headers, which may be secrets, are left out.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(target) => f.write_str(&visible_line(&target.url)),
+            Self::Command(target) => {
+                let program = target.program.to_string_lossy();
+                f.write_str(&visible_line(&program))?;
+                for arg in &target.args {
+                    write!(f, " {}", visible_line(&arg.to_string_lossy()))?;
+                }
+                Ok(())
+            }
+            Self::Recording(file) => f.write_str(&visible_line(&file.to_string_lossy())),
+        }
+    }
+}
+
+/// Returns whether a file is a recording: its first line says so.
+pub(crate) fn is_recording(path: &Path) -> bool {
+    use std::io::Read as _;
+
+    let mut start = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(256).read_to_end(&mut start));
+    let start: Vec<u8> = start.into_iter().filter(|byte| *byte != b' ').collect();
+    read.is_ok() && start.starts_with(br#"{"format":"bowline-recording""#)
+}
