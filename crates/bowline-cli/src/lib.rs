@@ -17,6 +17,8 @@ pub use counters::{Counters, SlowCallCounts};
 
 mod demo;
 
+mod doctor;
+
 mod exit;
 
 mod failure;
@@ -78,6 +80,7 @@ fn dispatch(command: CliCommand) -> Result<Exit, Failure> {
                 false => Ok(Exit::Failure),
             }
         }),
+        CliCommand::Doctor(options) => block_on(async move { doctor::run(&options).await }),
         CliCommand::ServeDemo(transport) => block_on(async move {
             let served = serve::serve(transport).await;
             served.map_err(|error| Failure::other("failed to serve").caused_by(error))?;

@@ -6,6 +6,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::bridge::{BridgeOptions, BridgePlan};
+use crate::doctor::DoctorOptions;
 use crate::exit::EXIT_CODES;
 
 /// A parsed command.
@@ -14,6 +15,7 @@ pub(crate) enum CliCommand {
     Help,
     Bridge(Box<BridgePlan>),
     Demo(OutputFormat),
+    Doctor(Box<DoctorOptions>),
     ServeDemo(ServeTransport),
 }
 
@@ -52,6 +54,7 @@ impl CliCommand {
         Ok(match command {
             None => Self::Help,
             Some(Command::Demo(demo)) => Self::Demo(demo.format()),
+            Some(Command::Doctor(options)) => Self::Doctor(options),
             Some(Command::ServeDemo(serve)) => Self::ServeDemo(serve.transport()),
             Some(Command::Bridge(options)) => {
                 let plan = options.plan().map_err(|why| invalid("bridge", &why))?;
@@ -108,6 +111,7 @@ struct Options {
 enum Command {
     Bridge(Box<BridgeOptions>),
     Demo(DemoOptions),
+    Doctor(Box<DoctorOptions>),
     ServeDemo(ServeOptions),
 }
 
@@ -168,6 +172,7 @@ Examples:
   bowline bridge -- npx -y some-server    a stdio server, for HTTP clients of every version
   bowline bridge https://example.com/mcp  an HTTP server, for a host that starts commands
   bowline demo                            drops calls on every transport, and shows how their handlers stop
+  bowline doctor https://example.com/mcp  what is wrong with a server, and how to mend it
   bowline serve-demo --transport http     a server to test clients with";
 
 #[cfg(test)]

@@ -1,17 +1,10 @@
 //! Status and content type of HTTP answers, streams and limits.
 
 use super::super::codes;
-use super::super::probe::http::{HttpAnswer, HttpFailure, HttpOutcome};
+use super::super::probe::http::{HttpAnswer, HttpFailure, HttpOutcome, Observed};
 use super::super::probe::stream::StreamFacts;
 use super::super::report::{Finding, Severity};
 use super::names;
-
-/// An answer with the method that was sent.
-#[derive(Clone, Debug)]
-pub(crate) struct Observed {
-    pub(crate) method: String,
-    pub(crate) outcome: HttpOutcome,
-}
 
 /// Judges the answers to requests, all at once, so that each fault is named once.
 pub(crate) fn answers(observed: &[Observed]) -> Vec<Finding> {

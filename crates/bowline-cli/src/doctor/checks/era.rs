@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::super::codes;
 use super::super::probe::Reply;
 use super::super::report::{Finding, Severity};
+use super::names;
 
 /// What came back for a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -176,11 +177,10 @@ fn versions(list: &Value) -> Vec<String> {
     texts.map(str::to_owned).collect()
 }
 
-/// Judges a result of the modern era, which must say of which type it is.
-pub(crate) fn modern_result(method: &str, result: &Value) -> Option<Finding> {
-    let is_typed = result.get("resultType").is_some_and(Value::is_string);
-    (!is_typed).then(|| {
-        let what = format!("The result of `{method}` has no `resultType`.");
+/// Judges modern results without a type, by the methods that were called.
+pub(crate) fn untyped_results(methods: &[String]) -> Option<Finding> {
+    (!methods.is_empty()).then(|| {
+        let what = format!("The result of {} has no `resultType`.", names(methods));
         Finding::new(&codes::WRONG_ERA_ANSWER, what)
     })
 }

@@ -19,7 +19,7 @@ use super::half_close::{AfterClose, cancel_by_closing};
 use super::http::{HttpLink, Outgoing};
 use super::message::notification;
 use super::stdio::{StdioFailure, StdioProcess};
-use super::{Link, Patience, Reply, Request, legacy};
+use super::{Link, Patience, Reply, Request, Way, legacy};
 
 /// A call to cancel.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,17 +66,17 @@ pub(crate) enum CancelOutcome {
 
 /// Calls the tool, and cancels the call.
 pub(crate) async fn cancel(link: &mut Link<'_>, call: &CancelCall, patience: Patience) -> CancelFacts {
-    let (how, outcome, next_request) = match link {
-        Link::Stdio(process, dialect) => {
+    let (how, outcome, next_request) = match &mut link.way {
+        Way::Stdio(process, dialect) => {
             let (outcome, next) = cancel_over_stdio(process, dialect, call, patience).await;
             ("`notifications/cancelled`", outcome, next)
         }
-        Link::Http(link) if link.dialect.is_modern() => {
+        Way::Http(link) if link.dialect.is_modern() => {
             let outcome = cancel_over_modern_http(link, call).await;
             let next = link.request("server/discover", json!({})).await.err();
             ("closing the request", outcome, next)
         }
-        Link::Http(link) => {
+        Way::Http(link) => {
             let outcome = legacy::cancel_over_http(link, call, START).await;
             let next = link.request("ping", json!({})).await.err();
             ("`notifications/cancelled`", outcome, next)

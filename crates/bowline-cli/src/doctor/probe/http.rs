@@ -332,6 +332,15 @@ pub(crate) struct HttpLink<'a> {
     /// The headers of the handshake's outcome, if the version has one.
     pub(crate) state_headers: HeaderMap,
     pub(crate) last_id: u64,
+    /// The first answers.
+    pub(crate) observed: Vec<Observed>,
+}
+
+/// An answer, with the method that was sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Observed {
+    pub(crate) method: String,
+    pub(crate) outcome: HttpOutcome,
 }
 
 impl HttpLink<'_> {
@@ -346,13 +355,19 @@ impl HttpLink<'_> {
 
     pub(crate) async fn request(&mut self, method: &str, params: Value) -> Result<Reply, String> {
         let (request, outgoing) = self.prepare(method, params);
-        match self.endpoint.send(&outgoing).await {
+        let outcome = self.endpoint.send(&outgoing).await;
+        let reply = match &outcome {
             Ok(answer) => {
                 let reply = answer.reply(request.id);
                 reply.ok_or_else(|| answer.describe(request.id))
             }
             Err(failure) => Err(failure.to_string()),
+        };
+        if self.observed.len() < MAX_OBSERVED {
+            let method = method.to_owned();
+            self.observed.push(Observed { method, outcome });
         }
+        reply
     }
 }
 
@@ -386,3 +401,4 @@ pub(crate) fn header_map(headers: &[crate::values::NamedValue]) -> HeaderMap {
 const MAX_BODY: usize = 16 << 20;
 const MAX_DOCUMENT: usize = 1 << 20;
 const MAX_QUOTED: usize = 160;
+const MAX_OBSERVED: usize = 20;

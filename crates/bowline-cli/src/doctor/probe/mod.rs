@@ -21,6 +21,7 @@ use std::time::Duration;
 use bowline::exchange::Dialect;
 use serde_json::Value;
 
+use http::HttpLink;
 use stdio::StdioProcess;
 
 /// How long the doctor waits for what.
@@ -28,6 +29,8 @@ use stdio::StdioProcess;
 pub(crate) struct Patience {
     /// For the answer to one request.
     pub(crate) answer: Duration,
+    /// For the first answer of a process.
+    pub(crate) start: Duration,
     /// For the first event of a stream.
     pub(crate) stream: Duration,
     /// For what a server sends after a cancel.
@@ -38,16 +41,30 @@ pub(crate) struct Patience {
 
 /// A way to send requests to the server in one protocol version.
 #[derive(Debug)]
-pub(crate) enum Link<'a> {
-    Http(http::HttpLink<'a>),
+pub(crate) struct Link<'a> {
+    pub(crate) way: Way<'a>,
+    /// The methods of modern results without `resultType`.
+    pub(crate) untyped: Vec<String>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Way<'a> {
+    Http(HttpLink<'a>),
     Stdio(&'a mut StdioProcess, &'static Dialect),
 }
 
-impl Link<'_> {
+impl<'a> Link<'a> {
+    pub(crate) fn new(way: Way<'a>) -> Self {
+        Self {
+            way,
+            untyped: Vec::new(),
+        }
+    }
+
     pub(crate) fn dialect(&self) -> &'static Dialect {
-        match self {
-            Self::Http(link) => link.dialect,
-            Self::Stdio(_, dialect) => dialect,
+        match &self.way {
+            Way::Http(link) => link.dialect,
+            Way::Stdio(_, dialect) => dialect,
         }
     }
 
@@ -58,12 +75,17 @@ impl Link<'_> {
         params: Value,
         patience: Patience,
     ) -> Result<Reply, String> {
-        match self {
-            Self::Http(link) => link.request(method, params).await,
-            Self::Stdio(process, dialect) => {
-                let answer = process.request(*dialect, method, params, patience.answer);
-                answer.await.map_err(|failure| failure.to_string())
+        let reply = match &mut self.way {
+            Way::Http(link) => link.request(method, params).await?,
+            Way::Stdio(process, dialect) => {
+                let answer = process.request(dialect, method, params, patience.answer).await;
+                answer.map_err(|failure| failure.to_string())?
             }
+        };
+        let is_untyped = reply.result().is_some_and(|it| it.get("resultType").is_none());
+        if self.dialect().is_modern() && is_untyped && !self.untyped.iter().any(|it| it == method) {
+            self.untyped.push(method.to_owned());
         }
+        Ok(reply)
     }
 }

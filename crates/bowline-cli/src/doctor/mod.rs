@@ -1,0 +1,190 @@
+//! `bowline doctor`: connects to a server, examines it, and says what is wrong, why it matters, and how to mend it.
+//!
+//! ```text
+//! probes (I/O) ── facts ──▶ checks (pure) ── findings ──▶ report
+//! ```
+//!
+//! It changes nothing on the server: it sends only methods that read, and calls a tool only if the user names it or the
+//! tool is marked as read-only. Every probe has a deadline, and so has the whole run.
+
+mod checks;
+
+mod codes;
+mod legacy_codes;
+
+mod legacy_run;
+
+mod examine;
+
+mod probe;
+
+mod programs;
+
+mod report;
+
+mod run_http;
+
+mod run_stdio;
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::Value;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::{Output, OutputOptions};
+use crate::target::{ConnectOptions, Target, TargetArgs};
+use crate::values::parse_duration;
+use probe::Patience;
+use report::Report;
+
+/// Examines a server: what is wrong, why it matters, and how to mend it.
+///
+/// Sends only requests that read. Whether a cancelled call stops can be seen only with a tool that takes some seconds:
+/// name one with --cancel-tool, or the doctor looks for one that is read-only. The exit code is 6 if there are errors.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub(crate) struct DoctorOptions {
+    #[command(flatten)]
+    target: TargetArgs,
+
+    /// Call this tool and cancel the call. It should take some seconds, and do no harm.
+    #[arg(long, value_name = "NAME")]
+    cancel_tool: Option<String>,
+    /// The arguments of that tool, a JSON object.
+    #[arg(long, value_name = "JSON", requires = "cancel_tool", value_parser = parse_arguments)]
+    cancel_args: Option<Value>,
+    /// Call no tool.
+    #[arg(long, conflicts_with = "cancel_tool")]
+    no_cancel: bool,
+
+    /// How long the whole examination may take.
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = parse_duration)]
+    max_time: Duration,
+    /// How long an answer may take.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    timeout: Duration,
+    /// How long the first event of a stream may take.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
+    stream_wait: Duration,
+    /// How long to wait for what a server sends after a cancel.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
+    cancel_wait: Duration,
+    /// A start that takes longer is slow.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
+    slow_start: Duration,
+    /// How long a process may run on when its stdin is closed.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
+    exit_wait: Duration,
+
+    #[command(flatten)]
+    output: OutputOptions,
+    #[command(flatten)]
+    connect: ConnectOptions,
+}
+
+fn parse_arguments(text: &str) -> Result<Value, String> {
+    match serde_json::from_str(text) {
+        Ok(value @ Value::Object(_)) => Ok(value),
+        Ok(_) => Err("expected a JSON object".to_owned()),
+        Err(error) => Err(format!("expected a JSON object: {error}")),
+    }
+}
+
+/// What the examination needs to know.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    patience: Patience,
+    slow_start: Duration,
+    cancel: CancelChoice,
+}
+
+/// Which call is cancelled.
+#[derive(Clone, Debug)]
+pub(crate) enum CancelChoice {
+    Named { tool: String, arguments: Value },
+    /// One that is read-only and slow.
+    Any,
+    None,
+}
+
+impl DoctorOptions {
+    fn settings(&self) -> Settings {
+        let cancel = match &self.cancel_tool {
+            Some(tool) => CancelChoice::Named {
+                tool: tool.clone(),
+                arguments: self.cancel_args.clone().unwrap_or_else(|| serde_json::json!({})),
+            },
+            None if self.no_cancel => CancelChoice::None,
+            None => CancelChoice::Any,
+        };
+        Settings {
+            patience: Patience {
+                answer: self.timeout,
+                start: self.connect.connect_timeout.unwrap_or(DEFAULT_START.max(self.timeout)),
+                stream: self.stream_wait,
+                cancel: self.cancel_wait,
+                exit: self.exit_wait,
+            },
+            slow_start: self.slow_start,
+            cancel,
+        }
+    }
+}
+
+/// Examines the server, and prints the report.
+///
+/// # Errors
+///
+/// If there is no such server. What is wrong with one is a finding.
+pub(crate) async fn run(options: &DoctorOptions) -> Result<Exit, Failure> {
+    let target = options.target.resolve(&options.connect)?;
+    let output = options.output.output();
+    let report = examine(&target, options).await?;
+    print(&report, output)?;
+    Ok(match report.has_errors() {
+        true => Exit::Findings,
+        false => Exit::Success,
+    })
+}
+
+async fn examine(target: &Target, options: &DoctorOptions) -> Result<Report, Failure> {
+    let started = Instant::now();
+    let settings = options.settings();
+    let mut report = Report::new(target.to_string(), "");
+    let examined = async {
+        match target {
+            Target::Url(url) => run_http::examine(url, &settings, &mut report).await,
+            Target::Command(command) => {
+                run_stdio::examine(command, &settings, &mut report).await;
+                Ok(())
+            }
+            Target::Recording(file) => {
+                let advice = format!("bowline check {}", file.display());
+                Err(Failure::usage("a recording cannot be examined").advice(advice))
+            }
+        }
+    };
+    match tokio::time::timeout(options.max_time, examined).await {
+        Ok(examined) => examined?,
+        Err(_) => {
+            let why = format!("the time of --max-time ({:?}) was over", options.max_time);
+            report.unchecked("the rest", why);
+        }
+    }
+    report.finish(started.elapsed());
+    Ok(report)
+}
+
+fn print(report: &Report, output: Output) -> Result<(), Failure> {
+    if output.is_json() {
+        return Ok(output.json(&report.to_json())?);
+    }
+    for line in report.lines(output) {
+        output.line(line)?;
+    }
+    Ok(())
+}
+
+/// Package runners download a server at its first start.
+const DEFAULT_START: Duration = Duration::from_secs(30);
