@@ -27,6 +27,8 @@ pub mod fixture;
 
 mod log;
 
+mod new_project;
+
 mod options;
 
 mod output;
@@ -81,6 +83,7 @@ fn dispatch(command: CliCommand) -> Result<Exit, Failure> {
             }
         }),
         CliCommand::Doctor(options) => block_on(async move { doctor::run(&options).await }),
+        CliCommand::New(options) => new_project::run(&options),
         CliCommand::ServeDemo(transport) => block_on(async move {
             let served = serve::serve(transport).await;
             served.map_err(|error| Failure::other("failed to serve").caused_by(error))?;

@@ -8,6 +8,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use crate::bridge::{BridgeOptions, BridgePlan};
 use crate::doctor::DoctorOptions;
 use crate::exit::EXIT_CODES;
+use crate::new_project::NewOptions;
 
 /// A parsed command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +17,7 @@ pub(crate) enum CliCommand {
     Bridge(Box<BridgePlan>),
     Demo(OutputFormat),
     Doctor(Box<DoctorOptions>),
+    New(NewOptions),
     ServeDemo(ServeTransport),
 }
 
@@ -55,6 +57,7 @@ impl CliCommand {
             None => Self::Help,
             Some(Command::Demo(demo)) => Self::Demo(demo.format()),
             Some(Command::Doctor(options)) => Self::Doctor(options),
+            Some(Command::New(options)) => Self::New(options),
             Some(Command::ServeDemo(serve)) => Self::ServeDemo(serve.transport()),
             Some(Command::Bridge(options)) => {
                 let plan = options.plan().map_err(|why| invalid("bridge", &why))?;
@@ -112,6 +115,7 @@ enum Command {
     Bridge(Box<BridgeOptions>),
     Demo(DemoOptions),
     Doctor(Box<DoctorOptions>),
+    New(NewOptions),
     ServeDemo(ServeOptions),
 }
 
@@ -173,6 +177,7 @@ Examples:
   bowline bridge https://example.com/mcp  an HTTP server, for a host that starts commands
   bowline demo                            drops calls on every transport, and shows how their handlers stop
   bowline doctor https://example.com/mcp  what is wrong with a server, and how to mend it
+  bowline new weather                     a small server project, with a test
   bowline serve-demo --transport http     a server to test clients with";
 
 #[cfg(test)]

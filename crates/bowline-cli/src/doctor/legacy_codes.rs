@@ -32,6 +32,13 @@ pub(crate) static MODERN_SESSION: Code = Code::new(
     "Send Mcp-Session-Id only in answers to `initialize`.",
 );
 
+pub(crate) static NOTIFICATION_STATUS: Code = Code::new(
+    "notification-status",
+    Warning,
+    "Strict clients expect status 202 for a notification, and wait for a message after any other.",
+    "Answer accepted notifications with status 202 and no body.",
+);
+
 /// The codes of this file.
 #[cfg(test)]
 pub(crate) static CODES: &[&Code] = &[
@@ -39,4 +46,5 @@ pub(crate) static CODES: &[&Code] = &[
     &SESSION_ID_INVALID,
     &SESSION_END_STATUS,
     &MODERN_SESSION,
+    &NOTIFICATION_STATUS,
 ];

@@ -7,6 +7,7 @@ use super::Settings;
 use super::checks::era::Heard;
 use super::checks::legacy_sessions;
 use super::examine::examine_server;
+use super::legacy_codes;
 use super::probe::http::{Endpoint, HttpLink, Observed, Outgoing};
 use super::probe::legacy::{HANDSHAKE_ID, Handshake, SessionFacts, end_session, examine_session};
 use super::probe::stream::{StreamFacts, examine_get_stream};
@@ -90,6 +91,10 @@ impl LegacySide {
             report.unchecked("everything else", "the server could not be opened");
             return Vec::new();
         };
+        if self.is_session_lost() {
+            report.unchecked("what the server offers", "its sessions are lost between requests");
+            return Vec::new();
+        }
         let mut link = Link::new(Way::Http(self.link(endpoint)));
         examine_server(&mut link, &introduction, settings, report).await;
         let Way::Http(link) = link.way else {
@@ -98,6 +103,11 @@ impl LegacySide {
         let facts = examine_get_stream(&link).await;
         report_stream(&facts, false, report);
         link.observed
+    }
+
+    fn is_session_lost(&self) -> bool {
+        let findings = legacy_sessions::session(&self.session);
+        findings.iter().any(|it| it.code == &legacy_codes::SESSION_LOST)
     }
 
     /// A request that changes nothing, and that a server without sessions answers.

@@ -10,15 +10,19 @@ use super::super::report::Finding;
 /// Judges a session.
 pub(crate) fn session(facts: &SessionFacts) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let Some(id) = &facts.id else {
-        // Without an id each request stands alone. It must be answered all the same.
-        return lost(&facts.requests).into_iter().collect();
-    };
-    if !is_valid_id(id) {
+    if let Some(Ok(answer)) = &facts.initialized
+        && answer.is_success()
+        && answer.status != 202
+    {
+        let what = format!("`notifications/initialized` is answered with status {}.", answer.status);
+        findings.push(Finding::new(&codes::NOTIFICATION_STATUS, what));
+    }
+    // Without an id each request stands alone, and must be answered all the same.
+    findings.extend(lost(&facts.requests));
+    if facts.id.as_ref().is_some_and(|id| !is_valid_id(id)) {
         let what = "The Mcp-Session-Id of the server contains characters that are not visible ASCII.";
         findings.push(Finding::new(&codes::SESSION_ID_INVALID, what));
     }
-    findings.extend(lost(&facts.requests));
     if let Some((Ok(deleted), Ok(after))) = &facts.ended
         && deleted.is_success()
         && after.status != 404
@@ -89,6 +93,14 @@ mod tests {
         let mut invalid = facts(&[200], 404);
         invalid.id = Some(HeaderValue::from_bytes(b"a b").unwrap());
         assert_eq!(codes(&invalid), ["session-id-invalid"]);
+    }
+
+    #[test]
+    fn a_notification_is_answered_with_202() {
+        let mut facts = facts(&[200], 404);
+        facts.initialized = Some(Ok(answer(200, &[], Vec::new())));
+
+        assert_eq!(codes(&facts), ["notification-status"]);
     }
 
     #[test]

@@ -1,0 +1,1 @@
+//! `bowline doctor --fix-config`.
