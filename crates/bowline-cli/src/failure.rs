@@ -41,6 +41,11 @@ impl Failure {
         Self::new(Exit::Failure, message)
     }
 
+    /// The user pressed Ctrl-C.
+    pub(crate) fn interrupted() -> Self {
+        Self::new(Exit::Interrupted, "interrupted")
+    }
+
     /// A failure that is this error.
     pub(crate) fn from_box(error: Box<dyn StdError + Send + Sync>) -> Self {
         Self {

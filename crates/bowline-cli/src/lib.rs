@@ -6,11 +6,19 @@
     reason = "this is a command-line program; `wire::stdio` redirects stdout before using it"
 )]
 
+mod arguments;
+
 mod bridge;
+
+mod call;
 
 mod child_stderr;
 
 pub mod clock;
+
+mod complete;
+
+mod content;
 
 mod counters;
 pub use counters::{Counters, SlowCallCounts};
@@ -25,21 +33,57 @@ mod failure;
 
 pub mod fixture;
 
+mod hosts;
+
+mod interrupt;
+
+mod latency;
+
 mod log;
+
+mod ls;
+
+mod media;
+
+mod nearest;
 
 mod new_project;
 
 mod options;
 
+mod ordered_json;
+
 mod output;
+
+mod ping;
+
+mod prompt;
+
+mod questions;
+
+mod read;
+
+mod redact;
 
 mod serve;
 
+mod servers;
+
+mod shell;
+
 mod sign_in;
+
+mod signature;
+
+mod status_line;
 
 mod target;
 
+mod tasks;
+
 mod values;
+
+mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -76,6 +120,17 @@ fn dispatch(command: CliCommand) -> Result<Exit, Failure> {
             println!("{}", CliCommand::help());
             Ok(Exit::Success)
         }
+        CliCommand::Servers(options) => servers::run(&options),
+        CliCommand::Ls(options) => block_on(ls::run(*options)),
+        CliCommand::Call(options) => block_on(call::run(*options)),
+        CliCommand::Read(options) => block_on(read::run(*options)),
+        CliCommand::Prompt(options) => block_on(prompt::run(*options)),
+        CliCommand::Complete(options) => block_on(complete::run(*options)),
+        CliCommand::Watch(options) => block_on(watch::run(*options)),
+        CliCommand::Ping(options) => block_on(ping::run(*options)),
+        CliCommand::Tasks(options) => block_on(tasks::run(*options)),
+        CliCommand::Completions(shell) => shell::print_completions(shell),
+        CliCommand::Man(options) => shell::print_man(&options),
         CliCommand::Demo(format) => block_on(async move {
             match demo::run(format).await {
                 true => Ok(Exit::Success),
@@ -98,7 +153,7 @@ fn dispatch(command: CliCommand) -> Result<Exit, Failure> {
 }
 
 /// Runs a command that needs the runtime. Those that do not start faster without it.
-fn block_on(command: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
+fn block_on<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Failure::other("failed to start the runtime").caused_by(error))?;
     let result = runtime.block_on(command);

@@ -4,16 +4,38 @@ use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 use crate::bridge::{BridgeOptions, BridgePlan};
 use crate::doctor::DoctorOptions;
 use crate::exit::EXIT_CODES;
 use crate::new_project::NewOptions;
+use crate::call::CallOptions;
+use crate::complete::CompleteOptions;
+use crate::ls::LsOptions;
+use crate::ping::PingOptions;
+use crate::prompt::PromptOptions;
+use crate::read::ReadOptions;
+use crate::servers::ServersOptions;
+use crate::shell::{CompletionsOptions, ManOptions};
+use crate::tasks::TasksOptions;
+use crate::watch::WatchOptions;
 
 /// A parsed command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CliCommand {
     Help,
+    Servers(Box<ServersOptions>),
+    Ls(Box<LsOptions>),
+    Call(Box<CallOptions>),
+    Read(Box<ReadOptions>),
+    Prompt(Box<PromptOptions>),
+    Complete(Box<CompleteOptions>),
+    Watch(Box<WatchOptions>),
+    Ping(Box<PingOptions>),
+    Tasks(Box<TasksOptions>),
+    Completions(Shell),
+    Man(ManOptions),
     Bridge(Box<BridgePlan>),
     Demo(OutputFormat),
     Doctor(Box<DoctorOptions>),
@@ -55,6 +77,17 @@ impl CliCommand {
         let command = Options::try_parse_from(words).map_err(with_advice)?.command;
         Ok(match command {
             None => Self::Help,
+            Some(Command::Servers(options)) => Self::Servers(options),
+            Some(Command::Ls(options)) => Self::Ls(options),
+            Some(Command::Call(options)) => Self::Call(options),
+            Some(Command::Read(options)) => Self::Read(options),
+            Some(Command::Prompt(options)) => Self::Prompt(options),
+            Some(Command::Complete(options)) => Self::Complete(options),
+            Some(Command::Watch(options)) => Self::Watch(options),
+            Some(Command::Ping(options)) => Self::Ping(options),
+            Some(Command::Tasks(options)) => Self::Tasks(options),
+            Some(Command::Completions(options)) => Self::Completions(options.shell),
+            Some(Command::Man(options)) => Self::Man(options),
             Some(Command::Demo(demo)) => Self::Demo(demo.format()),
             Some(Command::Doctor(options)) => Self::Doctor(options),
             Some(Command::New(options)) => Self::New(options),
@@ -64,6 +97,11 @@ impl CliCommand {
                 Self::Bridge(Box::new(plan))
             }
         })
+    }
+
+    /// Returns the definition of all options.
+    pub(crate) fn definition() -> clap::Command {
+        Options::command()
     }
 
     /// Returns the text of `bowline --help`.
@@ -112,11 +150,22 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Servers(Box<ServersOptions>),
+    Ls(Box<LsOptions>),
+    Call(Box<CallOptions>),
+    Read(Box<ReadOptions>),
+    Prompt(Box<PromptOptions>),
+    Complete(Box<CompleteOptions>),
+    Watch(Box<WatchOptions>),
+    Ping(Box<PingOptions>),
+    Tasks(Box<TasksOptions>),
     Bridge(Box<BridgeOptions>),
     Demo(DemoOptions),
     Doctor(Box<DoctorOptions>),
     New(NewOptions),
     ServeDemo(ServeOptions),
+    Completions(CompletionsOptions),
+    Man(ManOptions),
 }
 
 /// Cancels calls on every transport in both eras, and shows how their handlers stop.

@@ -8,6 +8,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use clap::Args;
 use serde::Serialize;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// The options of a command that prints something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
@@ -216,24 +217,12 @@ pub(crate) fn fit(text: &str, width: usize) -> String {
 
 /// Returns the number of columns that a text takes.
 pub(crate) fn display_width(text: &str) -> usize {
-    text.chars().map(char_width).sum()
+    text.width()
 }
 
 /// Returns the number of columns that a character takes.
 fn char_width(c: char) -> usize {
-    match c {
-        '\u{300}'..='\u{36f}' | '\u{200b}'..='\u{200d}' | '\u{fe00}'..='\u{fe0f}' => 0,
-        '\u{1100}'..='\u{115f}'
-        | '\u{2e80}'..='\u{a4cf}'
-        | '\u{ac00}'..='\u{d7a3}'
-        | '\u{f900}'..='\u{faff}'
-        | '\u{fe30}'..='\u{fe6f}'
-        | '\u{ff00}'..='\u{ff60}'
-        | '\u{ffe0}'..='\u{ffe6}'
-        | '\u{1f300}'..='\u{1faff}'
-        | '\u{20000}'..='\u{3fffd}' => 2,
-        _ => 1,
-    }
+    c.width().unwrap_or(0)
 }
 
 /// Returns the width of the terminal; 80 if it is not known.

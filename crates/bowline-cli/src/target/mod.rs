@@ -4,12 +4,13 @@ mod connect_options;
 pub(crate) use connect_options::{ConnectOptions, TargetArgs};
 
 mod resolve;
-pub(crate) use resolve::resolve;
+pub(crate) use resolve::{resolve, split_words};
 
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bowline::Client;
 use bowline::client::ClientBuilder;
@@ -18,6 +19,7 @@ use bowline::wire::Command;
 use crate::child_stderr::StderrWriter;
 use crate::failure::Failure;
 use crate::output::visible_line;
+use crate::redact::{redact_url, redact_words};
 use crate::sign_in::{SignIn, SignInWhenRefused};
 use crate::values::NamedValue;
 
@@ -137,22 +139,29 @@ impl Target {
     }
 }
 
-/// The URL, or the words of the command. Values of variables and headers, which may be secrets, are left out.
+/// The URL, or the words of the command, without secrets.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Url(target) => f.write_str(&visible_line(&target.url)),
+        let text = match self {
+            Self::Url(target) => redact_url(&target.url),
             Self::Command(target) => {
-                let program = target.program.to_string_lossy();
-                f.write_str(&visible_line(&program))?;
-                for arg in &target.args {
-                    write!(f, " {}", visible_line(&arg.to_string_lossy()))?;
-                }
-                Ok(())
+                let words = std::iter::once(&target.program).chain(&target.args);
+                redact_words(words.map(|word| word.to_string_lossy())).join(" ")
             }
-            Self::Recording(file) => f.write_str(&visible_line(&file.to_string_lossy())),
-        }
+            Self::Recording(file) => file.to_string_lossy().into_owned(),
+        };
+        f.write_str(&visible_line(&text))
     }
+}
+
+/// Closes a connection when all is printed. Bounded: a server that does not exit must not keep the user waiting.
+///
+/// # Cancel safety
+///
+/// Safe: the connection is closed even if the future is dropped.
+pub(crate) async fn finish(client: Client) {
+    // A command that is still running when the time is up is killed with the runtime.
+    let _ = tokio::time::timeout(CLOSE_TIME, client.close()).await;
 }
 
 /// Returns whether a file is a recording: its first line says so.
@@ -164,3 +173,5 @@ pub(crate) fn is_recording(path: &Path) -> bool {
     let start: Vec<u8> = start.into_iter().filter(|byte| *byte != b' ').collect();
     read.is_ok() && start.starts_with(br#"{"format":"bowline-recording""#)
 }
+
+const CLOSE_TIME: Duration = Duration::from_secs(5);

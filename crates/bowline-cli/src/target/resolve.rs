@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::{CommandTarget, ConnectOptions, Target, UrlTarget, is_recording};
 use crate::failure::Failure;
+use crate::hosts::{self, ConfiguredServer, Discovered, DiskFiles, Machine};
+use crate::nearest::nearest;
+use crate::output::visible_line;
 use crate::sign_in::SignIn;
 use crate::values::NamedValue;
 
@@ -39,6 +42,23 @@ pub(crate) fn resolve(
     with_options(target, options)
 }
 
+/// Returns the server of a command whose first word is the server, unless a command after `--` starts it; and the other
+/// words.
+///
+/// # Errors
+///
+/// As for [`resolve`].
+pub(crate) fn split_words<'a>(
+    words: &'a [String],
+    command: &[OsString],
+    options: &ConnectOptions,
+) -> Result<(Target, &'a [String]), Failure> {
+    match (words.split_first(), command.is_empty()) {
+        (Some((word, rest)), true) => Ok((resolve(Some(word), command, options)?, rest)),
+        _ => Ok((resolve(None, command, options)?, words)),
+    }
+}
+
 fn of_word(word: &str) -> Result<Target, Failure> {
     if word.starts_with("http://") || word.starts_with("https://") {
         return Ok(Target::Url(UrlTarget {
@@ -51,7 +71,103 @@ fn of_word(word: &str) -> Result<Target, Failure> {
     if path.is_file() && is_recording(path) {
         return Ok(Target::Recording(PathBuf::from(word)));
     }
-    Err(Failure::usage(format!("unknown server `{word}`")).advice("bowline servers"))
+    let machine = Machine::current();
+    if let Some((file, name)) = word.rsplit_once('#') {
+        let read = hosts::read_file(Path::new(file), &DiskFiles);
+        let read = read.map_err(|problem| Failure::usage(problem.to_string()))?;
+        let server = find_in_file(&read, file, name)?;
+        return server_target(server, &machine);
+    }
+    let discovered = hosts::discover(&machine, &DiskFiles);
+    server_target(find(&discovered, word)?, &machine)
+}
+
+fn server_target(server: &ConfiguredServer, machine: &Machine) -> Result<Target, Failure> {
+    server.target(machine).map_err(|why| {
+        let (name, file) = (visible_line(&server.name), server.file.display());
+        Failure::usage(format!("server `{name}` of {file}:{}: {why}", server.line))
+    })
+}
+
+fn find_in_file<'a>(
+    read: &'a Discovered,
+    file: &str,
+    name: &str,
+) -> Result<&'a ConfiguredServer, Failure> {
+    let found = read.servers.iter().find(|server| server.name == name);
+    found.ok_or_else(|| {
+        let broken = read
+            .problems
+            .iter()
+            .find(|it| it.message.contains(&format!("`{name}`")));
+        if let Some(problem) = broken {
+            return Failure::usage(problem.to_string());
+        }
+        let names = read.servers.iter().map(|server| server.name.as_str());
+        let names: Vec<_> = names.map(visible_line).collect();
+        let message = format!("{file} has no server `{}`", visible_line(name));
+        match names.is_empty() {
+            true => Failure::usage(message),
+            false => Failure::usage(message).advice(format!("one of {}", names.join(", "))),
+        }
+    })
+}
+
+/// Finds a server by its name, or by the id of its host and its name: `cursor:files`.
+///
+/// # Errors
+///
+/// If there is none, or if servers of several hosts that are not the same have the name.
+fn find<'a>(discovered: &'a Discovered, word: &str) -> Result<&'a ConfiguredServer, Failure> {
+    let here = || {
+        discovered
+            .servers
+            .iter()
+            .filter(|server| !server.is_elsewhere)
+    };
+    let mut matching: Vec<_> = here().filter(|server| server.name == word).collect();
+    if matching.is_empty()
+        && let Some((host, name)) = word.split_once(':')
+    {
+        matching = here()
+            .filter(|it| it.host.id() == host && it.name == name)
+            .collect();
+    }
+    let Some(first) = matching.first() else {
+        return Err(unknown(discovered, word));
+    };
+    // Of one host the nearest file counts, as it does for the host.
+    let is_clear = matching
+        .iter()
+        .all(|it| it.host == first.host || it.launch == first.launch);
+    if is_clear {
+        return Ok(first);
+    }
+    let candidates = matching.iter().map(|server| {
+        let (host, name) = (server.host.id(), visible_line(&server.name));
+        format!(
+            "\n  {host}:{name}  ({}:{})",
+            server.file.display(),
+            server.line
+        )
+    });
+    let candidates: String = candidates.collect();
+    let message = format!("several hosts have a server `{word}`:{candidates}");
+    Err(Failure::usage(message).advice(format!("{}:{word}", first.host.id())))
+}
+
+fn unknown(discovered: &Discovered, word: &str) -> Failure {
+    let message = match Path::new(word).is_file() {
+        true => format!("{word} is neither a recording nor the name of a server"),
+        false => format!("no host has a server `{word}`"),
+    };
+    let names = discovered.servers.iter().map(|server| server.name.as_str());
+    let advice = match nearest(word, names) {
+        Some(name) => format!("{}, or any name of `bowline servers`", visible_line(name)),
+        None if Path::new(word).is_file() => format!("{word}#NAME for a server of the file"),
+        None => "a name of `bowline servers`, a URL, or a command after `--`".to_owned(),
+    };
+    Failure::usage(message).advice(advice)
 }
 
 /// Applies the options, which must fit the kind of the server.
@@ -89,5 +205,115 @@ fn with_options(target: Target, options: &ConnectOptions) -> Result<Target, Fail
             "--header, --env and their like are for a server, not for a recording",
         )),
         target @ Target::Recording(_) => Ok(target),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hosts::{HostKind, Launch, Scope};
+
+    fn server(host: HostKind, name: &str, url: &str) -> ConfiguredServer {
+        ConfiguredServer {
+            host,
+            scope: Scope::User,
+            name: name.to_owned(),
+            file: host.id().into(),
+            line: 3,
+            project: None,
+            is_elsewhere: false,
+            is_disabled: false,
+            launch: Launch::Url {
+                url: url.to_owned(),
+                headers: Vec::new(),
+            },
+        }
+    }
+
+    fn found(word: &str) -> Result<HostKind, String> {
+        let discovered = Discovered {
+            servers: vec![
+                server(HostKind::Cursor, "files", "https://a.example"),
+                server(HostKind::Zed, "files", "https://b.example"),
+                server(HostKind::Cursor, "same", "https://c.example"),
+                server(HostKind::Zed, "same", "https://c.example"),
+                server(HostKind::Kiro, "a:b", "https://d.example"),
+            ],
+            ..Discovered::default()
+        };
+        find(&discovered, word)
+            .map(|server| server.host)
+            .map_err(|failure| {
+                assert_eq!(failure.exit(), crate::exit::Exit::Usage);
+                failure.to_string()
+            })
+    }
+
+    #[test]
+    fn an_ambiguous_name_lists_the_candidates_and_the_host_decides() {
+        let why = found("files").unwrap_err();
+        assert!(
+            why.contains("cursor:files  (cursor:3)") && why.contains("zed:files"),
+            "{why}"
+        );
+        assert_eq!(found("zed:files"), Ok(HostKind::Zed));
+        assert_eq!(
+            found("same"),
+            Ok(HostKind::Cursor),
+            "the same server twice is clear"
+        );
+        assert_eq!(found("a:b"), Ok(HostKind::Kiro));
+    }
+
+    #[test]
+    fn an_unknown_name_is_an_error() {
+        assert_eq!(found("fles"), Err("no host has a server `fles`".to_owned()));
+        assert!(found("kiro:files").is_err());
+    }
+
+    #[test]
+    fn options_must_fit_the_server() {
+        let resolved = |word: Option<&str>, command: &[&str], options: &ConnectOptions| {
+            let command: Vec<_> = command.iter().map(OsString::from).collect();
+            resolve(word, &command, options).map_err(|failure| failure.to_string())
+        };
+        let none = ConnectOptions::default();
+        let env = ConnectOptions {
+            env: vec!["A=1".to_owned()],
+            ..none.clone()
+        };
+        let header = ConnectOptions {
+            header: vec!["Authorization: x".to_owned()],
+            ..none.clone()
+        };
+
+        assert!(
+            resolved(None, &[], &none)
+                .unwrap_err()
+                .contains("expected a server")
+        );
+        assert!(
+            resolved(Some("x"), &["y"], &none)
+                .unwrap_err()
+                .contains("expected one server")
+        );
+        assert!(
+            resolved(Some("https://x.example"), &[], &env)
+                .unwrap_err()
+                .contains("for a command")
+        );
+        assert!(
+            resolved(None, &["y"], &header)
+                .unwrap_err()
+                .contains("for a server at a URL")
+        );
+        let Ok(Target::Url(url)) = resolved(Some("https://x.example"), &[], &header) else {
+            panic!("expected a URL");
+        };
+        assert_eq!(url.sign_in, SignIn::Never, "the user has a token");
+        let Ok(Target::Command(command)) = resolved(None, &["y", "z"], &env) else {
+            panic!("expected a command");
+        };
+        assert_eq!((command.args.len(), command.env.len()), (1, 1));
     }
 }

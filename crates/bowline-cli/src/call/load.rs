@@ -1,0 +1,128 @@
+//! `bowline call --repeat`: a small load on a server.
+
+use std::num::NonZeroUsize;
+use std::time::{Duration, Instant};
+
+use bowline::Error;
+use serde_json::{Map, Value, json};
+use tokio::task::JoinSet;
+
+use super::Session;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::interrupt::interrupted;
+use crate::latency::{Latencies, time_text};
+use crate::target::finish;
+
+/// What the calls have shown so far.
+#[derive(Debug, Default)]
+struct Counts {
+    times: Vec<Duration>,
+    tool_errors: usize,
+    failures: usize,
+    first_failure: Option<Error>,
+}
+
+/// Calls the tool `repeat` times, `concurrency` at a time, and prints percentiles. Ctrl-C ends it early.
+pub(super) async fn run(
+    session: &Session<'_>,
+    arguments: &Map<String, Value>,
+    repeat: NonZeroUsize,
+    concurrency: NonZeroUsize,
+) -> Result<Exit, Failure> {
+    let mut counts = Counts::default();
+    let began = Instant::now();
+    let ended = tokio::select! {
+        biased; // all results count
+        () = call_all(session, arguments, repeat.get(), concurrency.get(), &mut counts) => None,
+        failure = session.questions.unanswered() => return Err(failure),
+        () = interrupted() => Some(Exit::Interrupted),
+    };
+    let took = began.elapsed();
+    print(&counts, took, session)?;
+    finish(session.client.clone()).await;
+    let exit = match counts.first_failure {
+        Some(error) => Failure::from(error).exit(),
+        None if counts.tool_errors > 0 => Exit::Tool,
+        None => Exit::Success,
+    };
+    Ok(ended.unwrap_or(exit))
+}
+
+async fn call_all(
+    session: &Session<'_>,
+    arguments: &Map<String, Value>,
+    repeat: usize,
+    concurrency: usize,
+    counts: &mut Counts,
+) {
+    // Dropping it, at Ctrl-C, cancels the calls that are running.
+    let mut running = JoinSet::new();
+    let mut started = 0;
+    loop {
+        while started < repeat && running.len() < concurrency {
+            let call = session.request(arguments).start();
+            started += 1;
+            running.spawn(async move {
+                let began = Instant::now();
+                let reply = call.await;
+                (began.elapsed(), reply)
+            });
+        }
+        let Some(finished) = running.join_next().await else {
+            return;
+        };
+        match finished {
+            Ok((time, Ok(reply))) => {
+                counts.times.push(time);
+                counts.tool_errors += usize::from(reply.is_error());
+            }
+            Ok((_, Err(error))) => {
+                counts.failures += 1;
+                counts.first_failure.get_or_insert(error);
+            }
+            Err(_) => counts.failures += 1,
+        }
+    }
+}
+
+fn print(counts: &Counts, took: Duration, session: &Session<'_>) -> Result<(), Failure> {
+    let output = session.output;
+    let latencies = Latencies::new(counts.times.clone());
+    let per_second = latencies.count() as f64 / took.as_secs_f64().max(f64::MIN_POSITIVE);
+    if output.is_json() {
+        let mut json = latencies.to_json();
+        json["perSecond"] = json!(per_second);
+        json["toolErrors"] = counts.tool_errors.into();
+        json["failures"] = counts.failures.into();
+        json["firstFailure"] = counts
+            .first_failure
+            .as_ref()
+            .map(ToString::to_string)
+            .into();
+        return Ok(output.json(&json)?);
+    }
+    output.line(format!(
+        "{} calls in {}, {per_second:.1} per second",
+        latencies.count(),
+        time_text(took),
+    ))?;
+    if latencies.count() > 0 {
+        output.line(latencies.summary())?;
+        output.line(latencies.histogram(output).join("\n"))?;
+    }
+    if counts.tool_errors > 0 {
+        output.line(format!(
+            "{} results were errors of the tool",
+            counts.tool_errors
+        ))?;
+    }
+    if let Some(error) = &counts.first_failure {
+        output.line(format!(
+            "{} calls failed, the first with: {}",
+            counts.failures,
+            crate::output::visible(&error.to_string())
+        ))?;
+    }
+    Ok(())
+}
