@@ -245,6 +245,28 @@ codes! {
     MANY_TOOLS = "many-tools", Warning,
         "Hosts limit the number of tools (VS Code to 128), and models choose worse among many.",
         "Merge or split tools by task, so that a host can leave some out.";
+
+    CONFIG_WORDS = "config-words", Error,
+        "Hosts start programs without a shell, and look for one with this whole name.",
+        "Put the program into `command`, and each argument into `args`.";
+    CONFIG_PATH = "config-path", Error,
+        "Hosts that are not started from a terminal often have a shorter PATH, too.",
+        "Use the full path in `command`.";
+    CONFIG_NPX = "config-npx", Warning,
+        "The server does not start on a machine where the package is not installed yet.",
+        "Put `-y` before the name of the package in `args`.";
+    CONFIG_TYPE = "config-type", Error,
+        "The host takes the entry for one of another transport, or ignores it.",
+        "Add the `type`.";
+    CONFIG_URL_KEY = "config-url-key", Error,
+        "The host ignores the entry.",
+        "Rename the member.";
+    CONFIG_REDIRECT = "config-redirect", Warning,
+        "Many clients do not follow redirects of a POST.",
+        "Use the URL that it redirects to.";
+    CONFIG_DISABLED = "config-disabled", Warning,
+        "The server does not appear in the host.",
+        "Enable the entry.";
 }
 
 #[cfg(test)]

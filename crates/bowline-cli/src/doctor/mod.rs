@@ -12,6 +12,8 @@ mod checks;
 mod codes;
 mod legacy_codes;
 
+mod config;
+
 mod legacy_run;
 
 mod examine;
@@ -33,9 +35,11 @@ use serde_json::Value;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::hosts::ConfiguredServer;
 use crate::output::{Output, OutputOptions};
-use crate::target::{ConnectOptions, Target, TargetArgs};
+use crate::target::{ConnectOptions, Target, TargetArgs, configured_server};
 use crate::values::parse_duration;
+use config::{ConfigCheck, Consent};
 use probe::Patience;
 use report::Report;
 
@@ -76,6 +80,13 @@ pub(crate) struct DoctorOptions {
     /// How long a process may run on when its stdin is closed.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     exit_wait: Duration,
+
+    /// Mend the entry of the server in the host's configuration: shows the change, asks, and keeps a copy of the file.
+    #[arg(long)]
+    fix_config: bool,
+    /// Change the file without asking.
+    #[arg(long, requires = "fix_config")]
+    yes: bool,
 
     #[command(flatten)]
     output: OutputOptions,
@@ -138,18 +149,71 @@ impl DoctorOptions {
 ///
 /// If there is no such server. What is wrong with one is a finding.
 pub(crate) async fn run(options: &DoctorOptions) -> Result<Exit, Failure> {
-    let target = options.target.resolve(&options.connect)?;
     let output = options.output.output();
-    let report = examine(&target, options).await?;
-    print(&report, output)?;
+    let configured = match &options.target.target {
+        Some(word) => configured_server(word)?,
+        None => None,
+    };
+    if options.fix_config && configured.is_none() {
+        return Err(Failure::usage("--fix-config is for a server of a host's configuration")
+            .advice("a name of `bowline servers`, or FILE#NAME"));
+    }
+    let (mut report, config) = examine(configured.as_ref(), options).await?;
+    let mut json = report.to_json();
+    if !output.is_json() {
+        print(&report, output)?;
+    }
+    if let Some(config) = config.filter(|_| options.fix_config) {
+        let consent = if options.yes { Consent::Given } else { Consent::Asked };
+        let fix = config.fix(consent, output)?;
+        json["fix"] = fix.to_json();
+        if fix.is_applied() {
+            // What the user reads last is how the server is now.
+            let configured = options.target.target.as_deref().map(configured_server).transpose()?.flatten();
+            (report, _) = examine(configured.as_ref(), options).await?;
+            json["fix"]["after"] = report.to_json();
+            if !output.is_json() {
+                output.line("")?;
+                print(&report, output)?;
+            }
+        }
+    }
+    if output.is_json() {
+        output.json(&json)?;
+    }
     Ok(match report.has_errors() {
         true => Exit::Findings,
         false => Exit::Success,
     })
 }
 
-async fn examine(target: &Target, options: &DoctorOptions) -> Result<Report, Failure> {
+/// Examines the server, and its entry in a host's configuration.
+async fn examine(
+    configured: Option<&ConfiguredServer>,
+    options: &DoctorOptions,
+) -> Result<(Report, Option<ConfigCheck>), Failure> {
     let started = Instant::now();
+    let target = options.target.resolve(&options.connect)?;
+    let mut report = examine_target(&target, options).await?;
+    let config = match configured {
+        None => None,
+        Some(server) => match ConfigCheck::read(server, report.redirect.as_deref()) {
+            Ok(config) => {
+                report.findings.extend(config.findings());
+                report.fact("configured", format!("{}, {}", server.host.title(), server.file.display()));
+                Some(config)
+            }
+            Err(why) => {
+                report.unchecked("the configuration of the host", why);
+                None
+            }
+        },
+    };
+    report.finish(started.elapsed());
+    Ok((report, config))
+}
+
+async fn examine_target(target: &Target, options: &DoctorOptions) -> Result<Report, Failure> {
     let settings = options.settings();
     let mut report = Report::new(target.to_string(), "");
     let examined = async {
@@ -172,14 +236,10 @@ async fn examine(target: &Target, options: &DoctorOptions) -> Result<Report, Fai
             report.unchecked("the rest", why);
         }
     }
-    report.finish(started.elapsed());
     Ok(report)
 }
 
 fn print(report: &Report, output: Output) -> Result<(), Failure> {
-    if output.is_json() {
-        return Ok(output.json(&report.to_json())?);
-    }
     for line in report.lines(output) {
         output.line(line)?;
     }

@@ -84,6 +84,8 @@ pub(crate) struct Report {
     pub(crate) unchecked: Vec<Unchecked>,
     /// What the definitions cost, for programs.
     pub(crate) cost: Option<Value>,
+    /// Where the URL redirects to.
+    pub(crate) redirect: Option<String>,
     pub(crate) elapsed: Duration,
 }
 

@@ -94,6 +94,7 @@ async fn discover(mut endpoint: Endpoint, report: &mut Report) -> (Endpoint, Htt
     {
         report.findings.push(finding);
         if let Some(uri) = redirected(&endpoint.uri, answer) {
+            report.redirect = Some(uri.to_string());
             endpoint.uri = uri;
             outcome = endpoint.send(&outgoing).await;
         }
