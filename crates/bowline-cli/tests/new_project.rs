@@ -13,7 +13,8 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("new-{}-{name}", std::process::id()));
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("new-{}-{name}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         Self(folder)
     }
@@ -31,7 +32,10 @@ impl Drop for Folder {
 }
 
 fn checkout() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
 }
 
 #[test]
@@ -51,7 +55,10 @@ fn a_new_project_compiles_and_its_test_passes() {
         .args(["--config", "profile.dev.debug=\"line-tables-only\""])
         .args(["--config", "profile.dev.package.\"*\".debug=false"])
         .current_dir(&project)
-        .env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("new-project"))
+        .env(
+            "CARGO_TARGET_DIR",
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join("new-project"),
+        )
         .env_remove("RUSTFLAGS");
     let tested = cargo.output().unwrap();
 
@@ -72,10 +79,17 @@ fn nothing_is_overwritten_and_names_are_checked() {
     let elsewhere = folder.bowline(&["new", "weather", "--path", "."]);
 
     assert_eq!(taken.status.code(), Some(1), "{taken:?}");
-    assert!(String::from_utf8_lossy(&taken.stderr).contains("exists already"), "{taken:?}");
+    assert!(
+        String::from_utf8_lossy(&taken.stderr).contains("exists already"),
+        "{taken:?}"
+    );
     assert_eq!(invalid.status.code(), Some(2), "{invalid:?}");
     assert_eq!(elsewhere.status.code(), Some(2), "{elsewhere:?}");
-    let left: Vec<_> = fs::read_dir(&folder.0).unwrap().flatten().map(|it| it.file_name()).collect();
+    let left: Vec<_> = fs::read_dir(&folder.0)
+        .unwrap()
+        .flatten()
+        .map(|it| it.file_name())
+        .collect();
     assert_eq!(left, ["taken"]);
 }
 

@@ -29,7 +29,9 @@ pub(crate) async fn examine_server(
             continue;
         }
         let facts = read_list(link, list.method, list.member, settings.patience).await;
-        report.findings.extend(lists::pages(list.method, &facts, list.is_required));
+        report
+            .findings
+            .extend(lists::pages(list.method, &facts, list.is_required));
         report.findings.extend(judge_items(list, &facts));
         report.fact(list.label, describe(&facts));
         if list.member == "tools" {

@@ -10,7 +10,7 @@ use super::examine::examine_server;
 use super::legacy_codes;
 use super::probe::http::{Endpoint, HttpLink, Observed, Outgoing};
 use super::probe::legacy::{HANDSHAKE_ID, Handshake, SessionFacts, end_session, examine_session};
-use super::probe::stream::{StreamFacts, examine_get_stream};
+use super::probe::stream::examine_get_stream;
 use super::probe::{Link, Request, Way};
 use super::report::Report;
 use super::run_http::{heard, report_stream};
@@ -26,7 +26,11 @@ pub(crate) struct LegacySide {
 
 impl LegacySide {
     /// Performs the handshake in each version. All sessions but one are ended at once.
-    pub(crate) async fn open(endpoint: &Endpoint, versions: Dialects, observed: &mut Vec<Observed>) -> Self {
+    pub(crate) async fn open(
+        endpoint: &Endpoint,
+        versions: Dialects,
+        observed: &mut Vec<Observed>,
+    ) -> Self {
         let mut side = Self {
             handshakes: Vec::new(),
             main: None,
@@ -63,17 +67,13 @@ impl LegacySide {
         self.handshakes.get(self.main?)
     }
 
-    /// Returns whether a GET of the URL opens a stream, as in the oldest revision.
-    pub(crate) async fn is_http_sse(&self, endpoint: &Endpoint) -> bool {
-        let link = self.link(endpoint);
-        examine_get_stream(&link).await == StreamFacts::Opened
-    }
-
     fn link<'a>(&self, endpoint: &'a Endpoint) -> HttpLink<'a> {
         let main = self.main();
         HttpLink {
             endpoint,
-            dialect: main.and_then(Handshake::dialect).unwrap_or(Dialect::LATEST_LEGACY),
+            dialect: main
+                .and_then(Handshake::dialect)
+                .unwrap_or(Dialect::LATEST_LEGACY),
             state_headers: main.map(Handshake::state_headers).unwrap_or_default(),
             last_id: FIRST_ID,
             observed: Vec::new(),
@@ -92,7 +92,10 @@ impl LegacySide {
             return Vec::new();
         };
         if self.is_session_lost() {
-            report.unchecked("what the server offers", "its sessions are lost between requests");
+            report.unchecked(
+                "what the server offers",
+                "its sessions are lost between requests",
+            );
             return Vec::new();
         }
         let mut link = Link::new(Way::Http(self.link(endpoint)));
@@ -107,7 +110,9 @@ impl LegacySide {
 
     fn is_session_lost(&self) -> bool {
         let findings = legacy_sessions::session(&self.session);
-        findings.iter().any(|it| it.code == &legacy_codes::SESSION_LOST)
+        findings
+            .iter()
+            .any(|it| it.code == &legacy_codes::SESSION_LOST)
     }
 
     /// A request that changes nothing, and that a server without sessions answers.
@@ -118,9 +123,13 @@ impl LegacySide {
     /// A request in the main session.
     pub(crate) fn request(&self, id: u64, method: &str, params: Value) -> Outgoing {
         let main = self.main();
-        let dialect = main.and_then(Handshake::dialect).unwrap_or(Dialect::LATEST_LEGACY);
+        let dialect = main
+            .and_then(Handshake::dialect)
+            .unwrap_or(Dialect::LATEST_LEGACY);
         let mut outgoing = Outgoing::post(&Request::new(id, dialect, method, params));
-        outgoing.headers.extend(main.map(Handshake::state_headers).unwrap_or_default());
+        outgoing
+            .headers
+            .extend(main.map(Handshake::state_headers).unwrap_or_default());
         outgoing
     }
 
@@ -130,7 +139,9 @@ impl LegacySide {
             return;
         };
         self.session.ended = end_session(endpoint, &main).await;
-        report.findings.extend(legacy_sessions::session(&self.session));
+        report
+            .findings
+            .extend(legacy_sessions::session(&self.session));
         report.fact(
             "sessions",
             match self.session.id {

@@ -113,7 +113,10 @@ pub(crate) struct Settings {
 /// Which call is cancelled.
 #[derive(Clone, Debug)]
 pub(crate) enum CancelChoice {
-    Named { tool: String, arguments: Value },
+    Named {
+        tool: String,
+        arguments: Value,
+    },
     /// One that is read-only and slow.
     Any,
     None,
@@ -124,7 +127,10 @@ impl DoctorOptions {
         let cancel = match &self.cancel_tool {
             Some(tool) => CancelChoice::Named {
                 tool: tool.clone(),
-                arguments: self.cancel_args.clone().unwrap_or_else(|| serde_json::json!({})),
+                arguments: self
+                    .cancel_args
+                    .clone()
+                    .unwrap_or_else(|| serde_json::json!({})),
             },
             None if self.no_cancel => CancelChoice::None,
             None => CancelChoice::Any,
@@ -132,7 +138,10 @@ impl DoctorOptions {
         Settings {
             patience: Patience {
                 answer: self.timeout,
-                start: self.connect.connect_timeout.unwrap_or(DEFAULT_START.max(self.timeout)),
+                start: self
+                    .connect
+                    .connect_timeout
+                    .unwrap_or(DEFAULT_START.max(self.timeout)),
                 stream: self.stream_wait,
                 cancel: self.cancel_wait,
                 exit: self.exit_wait,
@@ -155,8 +164,10 @@ pub(crate) async fn run(options: &DoctorOptions) -> Result<Exit, Failure> {
         None => None,
     };
     if options.fix_config && configured.is_none() {
-        return Err(Failure::usage("--fix-config is for a server of a host's configuration")
-            .advice("a name of `bowline servers`, or FILE#NAME"));
+        return Err(
+            Failure::usage("--fix-config is for a server of a host's configuration")
+                .advice("a name of `bowline servers`, or FILE#NAME"),
+        );
     }
     let (mut report, config) = examine(configured.as_ref(), options).await?;
     let mut json = report.to_json();
@@ -164,12 +175,22 @@ pub(crate) async fn run(options: &DoctorOptions) -> Result<Exit, Failure> {
         print(&report, output)?;
     }
     if let Some(config) = config.filter(|_| options.fix_config) {
-        let consent = if options.yes { Consent::Given } else { Consent::Asked };
+        let consent = if options.yes {
+            Consent::Given
+        } else {
+            Consent::Asked
+        };
         let fix = config.fix(consent, output)?;
         json["fix"] = fix.to_json();
         if fix.is_applied() {
             // What the user reads last is how the server is now.
-            let configured = options.target.target.as_deref().map(configured_server).transpose()?.flatten();
+            let configured = options
+                .target
+                .target
+                .as_deref()
+                .map(configured_server)
+                .transpose()?
+                .flatten();
             (report, _) = examine(configured.as_ref(), options).await?;
             json["fix"]["after"] = report.to_json();
             if !output.is_json() {
@@ -200,7 +221,10 @@ async fn examine(
         Some(server) => match ConfigCheck::read(server, report.redirect.as_deref()) {
             Ok(config) => {
                 report.findings.extend(config.findings());
-                report.fact("configured", format!("{}, {}", server.host.title(), server.file.display()));
+                report.fact(
+                    "configured",
+                    format!("{}, {}", server.host.title(), server.file.display()),
+                );
                 Some(config)
             }
             Err(why) => {

@@ -13,17 +13,37 @@ pub(crate) fn find_in(program: &str, folders: &[PathBuf]) -> Option<String> {
     if program.is_empty() || Path::new(program).components().count() != 1 {
         return None;
     }
-    let names = [program.to_owned(), format!("{program}.exe"), format!("{program}.cmd")];
-    let paths = folders.iter().flat_map(|folder| names.iter().map(move |name| folder.join(name)));
+    let names = [
+        program.to_owned(),
+        format!("{program}.exe"),
+        format!("{program}.cmd"),
+    ];
+    let paths = folders
+        .iter()
+        .flat_map(|folder| names.iter().map(move |name| folder.join(name)));
     let found = paths.into_iter().find(|path| path.is_file())?;
     Some(found.to_string_lossy().into_owned())
 }
 
 fn folders(home: Option<&Path>) -> Vec<PathBuf> {
-    let system = ["/usr/local/bin", "/opt/homebrew/bin", "/usr/bin", "/snap/bin"];
-    let own = [".local/bin", ".cargo/bin", ".npm-global/bin", ".bun/bin", ".deno/bin", "go/bin"];
+    let system = [
+        "/usr/local/bin",
+        "/opt/homebrew/bin",
+        "/usr/bin",
+        "/snap/bin",
+    ];
+    let own = [
+        ".local/bin",
+        ".cargo/bin",
+        ".npm-global/bin",
+        ".bun/bin",
+        ".deno/bin",
+        "go/bin",
+    ];
     let system = system.iter().map(PathBuf::from);
-    let own = home.into_iter().flat_map(|home| own.iter().map(move |folder| home.join(folder)));
+    let own = home
+        .into_iter()
+        .flat_map(|home| own.iter().map(move |folder| home.join(folder)));
     own.chain(system).collect()
 }
 

@@ -122,7 +122,10 @@ impl Report {
 
     pub(crate) fn count(&self, severity: Severity) -> usize {
         let mut findings = self.findings.iter();
-        findings.by_ref().filter(|it| it.severity == severity).count()
+        findings
+            .by_ref()
+            .filter(|it| it.severity == severity)
+            .count()
     }
 
     pub(crate) fn has_errors(&self) -> bool {
@@ -163,7 +166,8 @@ impl Report {
 
     /// Returns the lines of the text, none longer than the width of the output.
     pub(crate) fn lines(&self, output: Output) -> Vec<String> {
-        let mut lines = vec![output.style(Style::Bold, fit(&visible_line(&self.target), output.width))];
+        let mut lines =
+            vec![output.style(Style::Bold, fit(&visible_line(&self.target), output.width))];
         for (label, value) in &self.facts {
             let label = format!("  {label:LABEL_WIDTH$}");
             lines.extend(paragraph(output, &label, value));
@@ -207,7 +211,10 @@ fn finding_lines(output: Output, finding: &Finding) -> Vec<String> {
         Severity::Note => Style::Cyan,
     };
     let severity = output.style(style, finding.severity.name());
-    let mut lines = vec![format!("{severity} {}", output.style(Style::Bold, finding.code.name))];
+    let mut lines = vec![format!(
+        "{severity} {}",
+        output.style(Style::Bold, finding.code.name)
+    )];
     lines.extend(paragraph(output, "  ", &finding.what));
     lines.extend(paragraph(output, "  why: ", finding.code.why));
     lines.extend(paragraph(output, "  mend: ", finding.how_to_mend()));
@@ -236,9 +243,15 @@ mod tests {
     fn report() -> Report {
         let mut report = Report::new("https://example.com/mcp", "http");
         report.fact("server", "clock 1.0 \u{1b}[31m");
-        report.findings.push(Finding::new(&codes::NO_ANNOTATIONS, "3 tools"));
-        report.findings.push(Finding::new(&codes::STDOUT_NOISE, "x".repeat(300)));
-        report.findings.push(Finding::new(&codes::NO_ANNOTATIONS, "3 tools"));
+        report
+            .findings
+            .push(Finding::new(&codes::NO_ANNOTATIONS, "3 tools"));
+        report
+            .findings
+            .push(Finding::new(&codes::STDOUT_NOISE, "x".repeat(300)));
+        report
+            .findings
+            .push(Finding::new(&codes::NO_ANNOTATIONS, "3 tools"));
         report.unchecked("cancellation", "no tool is known to be slow");
         report.finish(Duration::from_millis(7));
         report

@@ -10,17 +10,19 @@ use serde_json::{Value, json};
 use super::Settings;
 use super::checks::era::{EraFacts, Eras, Heard};
 use super::checks::{answers, auth, era, legacy_sessions, reach, source, token};
+use super::codes;
 use super::examine::examine_server;
 use super::legacy_run::LegacySide;
 use super::probe::http::{
     Endpoint, HttpAnswer, HttpFailure, HttpLink, HttpOutcome, Observed, Outgoing, header_map,
 };
+use super::probe::legacy::is_http_sse;
 use super::probe::metadata::{challenges, examine_authorization};
 use super::probe::socket::{self, Address, Offer};
 use super::probe::source::examine_source;
 use super::probe::stream::{StreamFacts, examine_subscription};
 use super::probe::{Link, Request, Way};
-use super::report::Report;
+use super::report::{Finding, Report};
 use crate::failure::Failure;
 use crate::target::UrlTarget;
 
@@ -70,15 +72,29 @@ async fn reach(endpoint: &Endpoint, report: &mut Report) -> bool {
     let opened = socket::open(&endpoint.address, Offer::Any, endpoint.patience.answer).await;
     match opened {
         Ok(opened) => {
-            let version = if opened.is_http2 { "HTTP/2" } else { "HTTP/1.1" };
+            let version = if opened.is_http2 {
+                "HTTP/2"
+            } else {
+                "HTTP/1.1"
+            };
             let tls = if endpoint.address.is_tls { ", TLS" } else { "" };
             let elapsed = started.elapsed().as_millis();
-            report.fact("address", format!("{}, {version}{tls}, connected in {elapsed} ms", opened.address));
-            report.findings.extend(reach::opened(&endpoint.address, &opened));
+            report.fact(
+                "address",
+                format!(
+                    "{}, {version}{tls}, connected in {elapsed} ms",
+                    opened.address
+                ),
+            );
+            report
+                .findings
+                .extend(reach::opened(&endpoint.address, &opened));
             true
         }
         Err(failure) => {
-            report.findings.push(reach::connect_failure(&endpoint.address, &failure));
+            report
+                .findings
+                .push(reach::connect_failure(&endpoint.address, &failure));
             false
         }
     }
@@ -117,17 +133,29 @@ async fn examine_refusal(endpoint: &Endpoint, refusal: &HttpAnswer, report: &mut
     if let Some((_, given)) = given {
         match token::token(given.trim(), &server, SystemTime::now()) {
             Some(findings) => report.findings.extend(findings),
-            None => report.unchecked("the token", "it is not a JWT, so that only its issuer can read it"),
+            None => report.unchecked(
+                "the token",
+                "it is not a JWT, so that only its issuer can read it",
+            ),
         }
-        report.findings.push(auth::refused_token(refusal.status, &challenges(refusal)));
+        report
+            .findings
+            .push(auth::refused_token(refusal.status, &challenges(refusal)));
     }
     if refusal.status == 401 {
         let facts = examine_authorization(endpoint, refusal).await;
         report.findings.extend(auth::authorization(&facts, &server));
-        let issuer = facts.issuer.map_or("unknown".to_owned(), |(issuer, _)| issuer);
-        report.fact("sign-in", format!("required; authorization server: {issuer}"));
+        let issuer = facts
+            .issuer
+            .map_or("unknown".to_owned(), |(issuer, _)| issuer);
+        report.fact(
+            "sign-in",
+            format!("required; authorization server: {issuer}"),
+        );
     } else if given.is_none() {
-        report.findings.push(auth::refused_token(refusal.status, &challenges(refusal)));
+        report
+            .findings
+            .push(auth::refused_token(refusal.status, &challenges(refusal)));
     }
     let why = "the server requires authorization; pass a token: --header 'Authorization: Bearer …'";
     report.unchecked("everything else", why);
@@ -150,11 +178,16 @@ async fn examine_open(
         handshakes: legacy.heard(),
     };
     let mut eras = era::judge(&facts);
-    if eras.modern.is_none() && eras.legacy.is_empty() && legacy.is_http_sse(endpoint).await {
-        // The transport of the oldest revision, which no POST to this URL can find.
-        eras.findings.clear();
-        report.fact("versions", "HTTP+SSE, the transport of the oldest revision");
-        report.unchecked("everything else", "the doctor does not speak HTTP+SSE; put `bowline bridge` in front of it");
+    if eras.modern.is_none() && eras.legacy.is_empty() && is_http_sse(endpoint).await {
+        // No POST to this URL can find it.
+        let what = "The server has only HTTP+SSE, the transport of the oldest revision.";
+        report
+            .findings
+            .push(Finding::new(&codes::LEGACY_ONLY, what));
+        report.unchecked(
+            "everything else",
+            "the doctor does not speak HTTP+SSE; put `bowline bridge` in front of it",
+        );
         return;
     }
     report.findings.append(&mut eras.findings);
@@ -162,7 +195,9 @@ async fn examine_open(
     if let Ok(answer) = &discover
         && eras.modern.is_some()
     {
-        report.findings.extend(legacy_sessions::modern_answer(answer));
+        report
+            .findings
+            .extend(legacy_sessions::modern_answer(answer));
     }
     match (eras.modern, eras.discovery.clone()) {
         (Some(dialect), Some(discovery)) => {
@@ -176,7 +211,11 @@ async fn examine_open(
     report.findings.extend(answers::answers(&observed));
     let has_opened = eras.modern.is_some() || !eras.legacy.is_empty();
     // Before the server is open, silence is a part of the finding about its era.
-    let rest = if has_opened { observed.get(1..).unwrap_or_default() } else { &[] };
+    let rest = if has_opened {
+        observed.get(1..).unwrap_or_default()
+    } else {
+        &[]
+    };
     report.findings.extend(answers::missing_answers(rest));
 }
 
@@ -213,7 +252,10 @@ pub(crate) fn report_stream(facts: &StreamFacts, is_modern: bool, report: &mut R
         StreamFacts::Streamed => report.fact("streams", "events arrive at once"),
         StreamFacts::Opened => report.fact("streams", "a stream opens at once"),
         StreamFacts::NotOffered(why) => {
-            report.unchecked("buffering of streams", format!("the server offers no stream to look at: {why}"));
+            report.unchecked(
+                "buffering of streams",
+                format!("the server offers no stream to look at: {why}"),
+            );
         }
         StreamFacts::Failed(why) => report.unchecked("buffering of streams", why.clone()),
         StreamFacts::NoHead(_) | StreamFacts::NoEvent(_) | StreamFacts::OnlyWithEnd => {}
@@ -228,23 +270,33 @@ async fn examine_surroundings(
     report: &mut Report,
 ) {
     let harmless = match eras.modern {
-        Some(dialect) => {
-            Outgoing::post(&Request::new(DISCOVER_ID, dialect, "server/discover", json!({})))
-        }
+        Some(dialect) => Outgoing::post(&Request::new(
+            DISCOVER_ID,
+            dialect,
+            "server/discover",
+            json!({}),
+        )),
         None => legacy.harmless_request(),
     };
     let facts = examine_source(endpoint, &harmless).await;
-    report.findings.extend(source::source(&facts, endpoint.address.is_loopback()));
+    report
+        .findings
+        .extend(source::source(&facts, endpoint.address.is_loopback()));
 
     let padding = json!({"_meta": {"com.example/padding": "x".repeat(LARGE)}});
     let large = match eras.modern {
-        Some(dialect) => Outgoing::post(&Request::new(LARGE_ID, dialect, "server/discover", padding)),
+        Some(dialect) => {
+            Outgoing::post(&Request::new(LARGE_ID, dialect, "server/discover", padding))
+        }
         None => legacy.request(LARGE_ID, "ping", padding),
     };
     let outcome = endpoint.send(&large).await;
     report.findings.extend(answers::large_body(&outcome, LARGE));
     if outcome.is_ok_and(|answer| answer.is_success()) {
-        report.fact("limits", format!("a request of {} KiB is accepted", LARGE >> 10));
+        report.fact(
+            "limits",
+            format!("a request of {} KiB is accepted", LARGE >> 10),
+        );
     }
 }
 

@@ -4,9 +4,9 @@ use bowline::exchange::{Dialect, Dialects};
 use serde_json::{Value, json};
 
 use super::Settings;
+use super::checks::era;
 use super::checks::era::{EraFacts, Eras, Heard};
 use super::checks::stdio::{ProcessFacts, cannot_start, exited_early, process};
-use super::checks::era;
 use super::codes;
 use super::examine::examine_server;
 use super::probe::stdio::{StdioFailure, StdioProcess};
@@ -76,14 +76,25 @@ async fn open(
     report: &mut Report,
 ) -> Option<Opening> {
     let patience = settings.patience;
-    let asked = main.request(Dialect::LATEST, "server/discover", json!({}), patience.start).await;
+    let asked = main
+        .request(
+            Dialect::LATEST,
+            "server/discover",
+            json!({}),
+            patience.start,
+        )
+        .await;
     facts.first_message_after = main.first_message_after;
     let discover = heard(asked);
     let discovery = modern_discovery(&discover);
     if let Some(discovery) = discovery {
-        let handshakes = handshakes_in_others(target, settings, facts, report, Dialects::legacy()).await;
+        let handshakes =
+            handshakes_in_others(target, settings, facts, report, Dialects::legacy()).await;
         return Some(Opening {
-            facts: EraFacts { discover, handshakes },
+            facts: EraFacts {
+                discover,
+                handshakes,
+            },
             introduction: Some(discovery),
             is_modern: true,
         });
@@ -95,7 +106,10 @@ async fn open(
         if let Some(restarted) = restarted {
             *main = restarted;
         }
-        let handshake = heard(main.initialize(Dialect::LATEST_LEGACY, patience.start).await);
+        let handshake = heard(
+            main.initialize(Dialect::LATEST_LEGACY, patience.start)
+                .await,
+        );
         facts.first_message_after = main.first_message_after;
         if !matches!(handshake, Heard::Reply(_)) {
             report.findings.push(exited_early(&how, &stderr));
@@ -104,7 +118,10 @@ async fn open(
         }
         return Some(legacy_opening(target, settings, facts, report, discover, handshake).await);
     }
-    let handshake = heard(main.initialize(Dialect::LATEST_LEGACY, patience.start).await);
+    let handshake = heard(
+        main.initialize(Dialect::LATEST_LEGACY, patience.start)
+            .await,
+    );
     if let Heard::Exited(how) = &handshake {
         report.findings.push(exited_early(how, &main.stderr_tail()));
         report.unchecked("everything else", "the server ended");
@@ -128,11 +145,15 @@ async fn legacy_opening(
     };
     let mut handshakes = vec![(Dialect::LATEST_LEGACY, handshake)];
     if introduction.is_some() {
-        let others = Dialects::only(|it| !it.is_modern() && it.version != Dialect::LATEST_LEGACY.version);
+        let others =
+            Dialects::only(|it| !it.is_modern() && it.version != Dialect::LATEST_LEGACY.version);
         handshakes.extend(handshakes_in_others(target, settings, facts, report, others).await);
     }
     Opening {
-        facts: EraFacts { discover, handshakes },
+        facts: EraFacts {
+            discover,
+            handshakes,
+        },
         introduction,
         is_modern: false,
     }
@@ -146,7 +167,9 @@ async fn handshakes_in_others(
     report: &mut Report,
     versions: Dialects,
 ) -> Vec<(&'static Dialect, Heard)> {
-    let is_quick = facts.first_message_after.is_some_and(|it| it < settings.slow_start);
+    let is_quick = facts
+        .first_message_after
+        .is_some_and(|it| it < settings.slow_start);
     if !is_quick {
         let why = "the server starts slowly, and each revision needs a process of its own";
         report.unchecked("other revisions", why);
@@ -190,11 +213,21 @@ fn collect(process: &StdioProcess, facts: &mut ProcessFacts) {
 
 fn judge_process(facts: &ProcessFacts, settings: &Settings, report: &mut Report) {
     if let Some(after) = facts.first_message_after {
-        report.fact("start", format!("{} ms to the first answer", after.as_millis()));
+        report.fact(
+            "start",
+            format!("{} ms to the first answer", after.as_millis()),
+        );
     }
     let findings = process(facts, settings.slow_start, settings.patience.exit);
     // A server that waits for a probe that it ignores is not slow to start.
-    let ignores_probe = report.findings.iter().any(|it| it.code == &codes::PROBE_IGNORED);
+    let ignores_probe = report
+        .findings
+        .iter()
+        .any(|it| it.code == &codes::PROBE_IGNORED);
     let is_slow = |code: &codes::Code| code == &codes::SLOW_START;
-    report.findings.extend(findings.into_iter().filter(|it| !(ignores_probe && is_slow(it.code))));
+    report.findings.extend(
+        findings
+            .into_iter()
+            .filter(|it| !(ignores_probe && is_slow(it.code))),
+    );
 }

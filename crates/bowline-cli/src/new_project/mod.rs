@@ -55,15 +55,23 @@ pub(crate) fn run(options: &NewOptions) -> Result<Exit, Failure> {
 }
 
 fn summary(files: &[(&str, String)]) -> String {
-    files.iter().map(|(path, _)| *path).collect::<Vec<_>>().join(", ")
+    files
+        .iter()
+        .map(|(path, _)| *path)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// Returns the dependency on a checkout.
 fn path_dependency(checkout: &Path) -> Result<String, Failure> {
     let sdk = checkout.join("crates").join("bowline");
     if !sdk.join("Cargo.toml").is_file() {
-        let message = format!("{} is not a checkout of the SDK: it has no crates/bowline", checkout.display());
-        return Err(Failure::usage(message).advice("the folder with the workspace's Cargo.toml: --path SDK_CHECKOUT"));
+        let message = format!(
+            "{} is not a checkout of the SDK: it has no crates/bowline",
+            checkout.display()
+        );
+        return Err(Failure::usage(message)
+            .advice("the folder with the workspace's Cargo.toml: --path SDK_CHECKOUT"));
     }
     let sdk = sdk.canonicalize().unwrap_or(sdk);
     // A JSON string is a TOML string, too.
@@ -75,10 +83,15 @@ fn path_dependency(checkout: &Path) -> Result<String, Failure> {
 fn render(name: &str, bowline: &str, folder: &Path) -> Vec<(&'static str, String)> {
     let folder = folder.to_string_lossy().replace('\\', "/");
     let fill = |template: &str| {
-        let text = template.replace("{{name}}", name).replace("{{bowline}}", bowline);
+        let text = template
+            .replace("{{name}}", name)
+            .replace("{{bowline}}", bowline);
         text.replace("{{folder}}", &folder)
     };
-    TEMPLATES.iter().map(|(path, template)| (*path, fill(template))).collect()
+    TEMPLATES
+        .iter()
+        .map(|(path, template)| (*path, fill(template)))
+        .collect()
 }
 
 /// Writes the files into a folder that does not exist yet.

@@ -44,13 +44,24 @@ impl FromStr for CrateName {
 /// The limit of crates.io.
 const MAX_LENGTH: usize = 64;
 const TAKEN: [&str; 11] = [
-    "bowline", "tokio", "test", "core", "std", "alloc", "proc_macro", "build", "deps", "examples", "incremental",
+    "bowline",
+    "tokio",
+    "test",
+    "core",
+    "std",
+    "alloc",
+    "proc_macro",
+    "build",
+    "deps",
+    "examples",
+    "incremental",
 ];
 const KEYWORDS: [&str; 51] = [
-    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do", "dyn", "else",
-    "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod",
-    "move", "mut", "override", "priv", "pub", "ref", "return", "self", "static", "struct", "super", "trait", "true",
-    "try", "type", "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
+    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate",
+    "do", "dyn", "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl",
+    "in", "let", "loop", "macro", "match", "mod", "move", "mut", "override", "priv", "pub", "ref",
+    "return", "self", "static", "struct", "super", "trait", "true", "try", "type", "typeof",
+    "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
 
 #[cfg(test)]
@@ -62,7 +73,19 @@ mod tests {
         for name in ["weather", "my-server", "a1_b"] {
             assert_eq!(name.parse::<CrateName>().unwrap().as_str(), name);
         }
-        for name in ["", "1st", "-x", "a b", "../x", "a/b", "wörter", "async", "tokio", "test", &"x".repeat(65)] {
+        for name in [
+            "",
+            "1st",
+            "-x",
+            "a b",
+            "../x",
+            "a/b",
+            "wörter",
+            "async",
+            "tokio",
+            "test",
+            &"x".repeat(65),
+        ] {
             let error = name.parse::<CrateName>().unwrap_err();
             assert!(error.contains("cannot be the name"), "{error}");
         }

@@ -100,7 +100,8 @@ pub(crate) fn configured_server(word: &str) -> Result<Option<ConfiguredServer>, 
     // A file that belongs to a host shows what that host expects.
     let is_same = |it: &&ConfiguredServer| it.file.ends_with(file) && it.name == name;
     let of_host = discovered.servers.iter().find(is_same);
-    let of_host = of_host.filter(|it| it.file.canonicalize().ok() == Path::new(file).canonicalize().ok());
+    let of_host =
+        of_host.filter(|it| it.file.canonicalize().ok() == Path::new(file).canonicalize().ok());
     if let Some(server) = of_host {
         return Ok(Some(server.clone()));
     }

@@ -12,7 +12,8 @@ struct Home {
 
 impl Home {
     fn new(name: &str, text: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("bowline-doctor-{}-{name}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("bowline-doctor-{}-{name}", std::process::id()));
         let cursor = folder.join(".cursor");
         std::fs::create_dir_all(&cursor).unwrap();
         let file = cursor.join("mcp.json");
@@ -56,7 +57,13 @@ fn the_entry_is_mended_after_a_backup_and_the_server_is_examined_again() {
     let home = Home::new("mended", &text());
 
     let examined = doctor_with(
-        &["cursor:demo", "--fix-config", "--yes", "--cancel-wait", "100ms"],
+        &[
+            "cursor:demo",
+            "--fix-config",
+            "--yes",
+            "--cancel-wait",
+            "100ms",
+        ],
         &home.variables(),
     );
 
@@ -66,9 +73,18 @@ fn the_entry_is_mended_after_a_backup_and_the_server_is_examined_again() {
     assert_eq!(after["errors"], 0, "{after:#}");
     assert_eq!(examined.exit_code, 0);
     let changed = home.text();
-    assert!(changed.contains("// my servers") && changed.contains("// the demonstration"), "{changed}");
-    assert!(changed.contains(r#""other": {"command": "npx x",   "args": []},"#), "{changed}");
-    assert!(changed.contains(&format!(r#""command": "{BOWLINE}","#)), "{changed}");
+    assert!(
+        changed.contains("// my servers") && changed.contains("// the demonstration"),
+        "{changed}"
+    );
+    assert!(
+        changed.contains(r#""other": {"command": "npx x",   "args": []},"#),
+        "{changed}"
+    );
+    assert!(
+        changed.contains(&format!(r#""command": "{BOWLINE}","#)),
+        "{changed}"
+    );
     let backup = home.file.with_file_name("mcp.json.bowline-backup");
     assert_eq!(std::fs::read_to_string(backup).unwrap(), text());
 }
@@ -78,7 +94,10 @@ fn without_consent_nothing_is_changed() {
     let home = Home::new("kept", &text());
 
     // Standard input is not a terminal, so that nobody can be asked.
-    let output = bowline(&["doctor", "cursor:demo", "--fix-config"], &home.variables());
+    let output = bowline(
+        &["doctor", "cursor:demo", "--fix-config"],
+        &home.variables(),
+    );
 
     let stdout = String::from_utf8(output.stdout).unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();

@@ -60,9 +60,10 @@ fn a_cancel_that_is_ignored_over_stdio() {
 fn a_cancel_that_is_ignored_over_http() {
     let url = serve(|request| match request.rpc() {
         // The work goes on after the client is gone, and its result is written to nobody.
-        "tools/call" => {
-            Answer::AfterClose(Response::result(request, &json!({"resultType": "complete", "content": []})))
-        }
+        "tools/call" => Answer::AfterClose(Response::result(
+            request,
+            &json!({"resultType": "complete", "content": []}),
+        )),
         _ => modern(request),
     });
 
@@ -86,7 +87,9 @@ fn a_duplicate_tool_on_another_page() {
     let url = serve(|request| match request.rpc() {
         "tools/list" => {
             let page = match request.message["params"]["cursor"].as_str() {
-                None => json!({"resultType": "complete", "tools": [tool("a"), tool("b")], "nextCursor": "2"}),
+                None => {
+                    json!({"resultType": "complete", "tools": [tool("a"), tool("b")], "nextCursor": "2"})
+                }
                 Some(_) => json!({"resultType": "complete", "tools": [tool("c"), tool("a")]}),
             };
             Answer::Full(Response::result(request, &page))
@@ -164,7 +167,10 @@ fn a_certificate_for_another_name() {
     let server = tls_server::serve("other.example", modern);
     let url = format!("https://localhost:{}/mcp", server.port);
 
-    let examined = doctor_with(&[&url], &[("SSL_CERT_FILE", server.authority.to_str().unwrap())]);
+    let examined = doctor_with(
+        &[&url],
+        &[("SSL_CERT_FILE", server.authority.to_str().unwrap())],
+    );
 
     assert_faults(&examined, &["tls-name"]);
     let what = examined.report["findings"][0]["what"].as_str().unwrap();
@@ -185,6 +191,63 @@ fn a_proxy_that_buffers_streams() {
 }
 
 #[test]
+fn a_token_that_has_expired_and_is_for_another_server() {
+    let url = serve(|request| {
+        let address = request.header("host").unwrap();
+        let metadata = json!({"resource": format!("http://{address}/mcp"), "authorization_servers": [format!("http://{address}")]});
+        let issuer = json!({
+            "issuer": format!("http://{address}"),
+            "authorization_endpoint": format!("http://{address}/authorize"),
+            "token_endpoint": format!("http://{address}/token"),
+            "registration_endpoint": format!("http://{address}/register"),
+            "code_challenge_methods_supported": ["S256"],
+        });
+        Answer::Full(match request.path.as_str() {
+            "/resource" => Response::json(200, &metadata),
+            "/.well-known/oauth-authorization-server" => Response::json(200, &issuer),
+            "/mcp" => Response::status(401).header(
+                "www-authenticate",
+                format!("Bearer error=\"invalid_token\", resource_metadata=\"http://{address}/resource\""),
+            ),
+            _ => Response::status(404),
+        })
+    });
+    // {"exp":1,"aud":"https://other.example"}
+    let token = "e30.eyJleHAiOjEsImF1ZCI6Imh0dHBzOi8vb3RoZXIuZXhhbXBsZSJ9.c2ln";
+
+    let examined = doctor(&[&url, "--header", &format!("Authorization: Bearer {token}")]);
+
+    assert_faults(
+        &examined,
+        &["token-audience", "token-expired", "token-refused"],
+    );
+}
+
+#[test]
+fn a_url_that_redirects() {
+    let url = serve(|request| match request.path.as_str() {
+        "/mcp" => Answer::Full(Response::status(307).header("location", "/mcp/")),
+        _ => modern(request),
+    });
+
+    assert_faults(&doctor(&[&url]), &["redirect"]);
+}
+
+#[test]
+fn a_list_that_never_ends() {
+    let url = serve(|request| match request.rpc() {
+        "tools/list" => {
+            let page =
+                json!({"resultType": "complete", "tools": [tool("a")], "nextCursor": "again"});
+            Answer::Full(Response::result(request, &page))
+        }
+        _ => modern(request),
+    });
+
+    assert_faults(&doctor(&[&url]), &["paging-loop"]);
+}
+
+#[test]
 fn a_program_that_does_not_exist() {
     let examined = doctor(&["--", "bowline-no-such-program"]);
 
@@ -197,7 +260,10 @@ fn a_program_that_ends_shows_what_it_printed() {
 
     assert_faults(&examined, &["exited-early"]);
     let what = examined.report["findings"][0]["what"].as_str().unwrap();
-    assert!(what.contains("code 3") && what.contains("API_KEY is not set"), "{what}");
+    assert!(
+        what.contains("code 3") && what.contains("API_KEY is not set"),
+        "{what}"
+    );
 }
 
 #[test]

@@ -75,7 +75,10 @@ impl Response {
     }
 
     pub(crate) fn events(messages: &[Value]) -> Self {
-        let events: String = messages.iter().map(|it| format!("data: {it}\n\n")).collect();
+        let events: String = messages
+            .iter()
+            .map(|it| format!("data: {it}\n\n"))
+            .collect();
         Self {
             body: events,
             ..Self::status(200)
@@ -107,7 +110,11 @@ pub(crate) fn serve(handler: impl Fn(&Request) -> Answer + Send + Sync + 'static
     format!("http://{address}/mcp")
 }
 
-fn serve_connection(stream: TcpStream, address: SocketAddr, handler: &Handler) -> std::io::Result<()> {
+fn serve_connection(
+    stream: TcpStream,
+    address: SocketAddr,
+    handler: &Handler,
+) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut stream = stream;
     while let Some(request) = read_request(&mut reader)? {
@@ -145,7 +152,10 @@ pub(crate) fn read_request(reader: &mut impl std::io::BufRead) -> std::io::Resul
         return Ok(None);
     }
     let mut words = line.split_whitespace().map(str::to_owned);
-    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let (method, path) = (
+        words.next().unwrap_or_default(),
+        words.next().unwrap_or_default(),
+    );
     let mut headers = Vec::new();
     loop {
         let mut line = String::new();
@@ -156,7 +166,9 @@ pub(crate) fn read_request(reader: &mut impl std::io::BufRead) -> std::io::Resul
         headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
     }
     let length = headers.iter().find(|(name, _)| name == "content-length");
-    let length = length.and_then(|(_, value)| value.parse().ok()).unwrap_or(0);
+    let length = length
+        .and_then(|(_, value)| value.parse().ok())
+        .unwrap_or(0);
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
     Ok(Some(Request {
@@ -167,7 +179,11 @@ pub(crate) fn read_request(reader: &mut impl std::io::BufRead) -> std::io::Resul
     }))
 }
 
-pub(crate) fn write_response(stream: &mut impl Write, response: &Response, is_complete: bool) -> std::io::Result<()> {
+pub(crate) fn write_response(
+    stream: &mut impl Write,
+    response: &Response,
+    is_complete: bool,
+) -> std::io::Result<()> {
     let mut text = format!("HTTP/1.1 {} X\r\n", response.status);
     for (name, value) in &response.headers {
         text.push_str(&format!("{name}: {value}\r\n"));
@@ -210,7 +226,9 @@ pub(crate) fn modern(request: &Request) -> Answer {
             "ttlMs": 0,
             "cacheScope": "private",
         })),
-        "tools/list" => complete(json!({"tools": [tool("echo")], "ttlMs": 0, "cacheScope": "private"})),
+        "tools/list" => {
+            complete(json!({"tools": [tool("echo")], "ttlMs": 0, "cacheScope": "private"}))
+        }
         "subscriptions/listen" => Answer::Open(Response::events(&[json!({
             "jsonrpc": "2.0",
             "method": "notifications/subscriptions/acknowledged",

@@ -35,7 +35,10 @@ pub(crate) struct Examined {
 impl Examined {
     /// The codes of errors and warnings. What is only worth knowing is left out.
     pub(crate) fn faults(&self) -> Vec<&str> {
-        let faults = self.findings.iter().filter(|(_, severity)| *severity != "note");
+        let faults = self
+            .findings
+            .iter()
+            .filter(|(_, severity)| *severity != "note");
         faults.map(|(code, _)| code.as_str()).collect()
     }
 
@@ -54,7 +57,13 @@ pub(crate) fn doctor(arguments: &[&str]) -> Examined {
 /// Runs the doctor with these arguments and environment variables.
 pub(crate) fn doctor_with(arguments: &[&str], variables: &[(&str, &str)]) -> Examined {
     let mut words = vec!["doctor", "--json", "--max-time", "5m"];
-    let patient = ["--timeout", "--stream-wait", "--exit-wait", "--slow-start", "--cancel-wait"];
+    let patient = [
+        "--timeout",
+        "--stream-wait",
+        "--exit-wait",
+        "--slow-start",
+        "--cancel-wait",
+    ];
     for option in patient {
         if !arguments.contains(&option) {
             words.extend([option, "60s"]);
@@ -64,12 +73,14 @@ pub(crate) fn doctor_with(arguments: &[&str], variables: &[(&str, &str)]) -> Exa
     let output = bowline(&words, variables);
     let stdout = String::from_utf8(output.stdout).unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
-    let report: Value = serde_json::from_str(&stdout)
-        .unwrap_or_else(|error| panic!("{error}: {stdout}{stderr}"));
+    let report: Value =
+        serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}{stderr}"));
     let findings = report["findings"].as_array().unwrap().iter();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     Examined {
-        findings: findings.map(|it| (text(&it["code"]), text(&it["severity"]))).collect(),
+        findings: findings
+            .map(|it| (text(&it["code"]), text(&it["severity"])))
+            .collect(),
         exit_code: output.status.code().unwrap(),
         report,
     }
@@ -78,7 +89,14 @@ pub(crate) fn doctor_with(arguments: &[&str], variables: &[(&str, &str)]) -> Exa
 pub(crate) fn bowline(words: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(BOWLINE);
     // A proxy of the machine must not matter.
-    for proxy in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
+    for proxy in [
+        "HTTP_PROXY",
+        "http_proxy",
+        "HTTPS_PROXY",
+        "https_proxy",
+        "ALL_PROXY",
+        "all_proxy",
+    ] {
         command.env_remove(proxy);
     }
     command.args(words).envs(variables.iter().copied());
@@ -89,6 +107,9 @@ pub(crate) fn bowline(words: &[&str], variables: &[(&str, &str)]) -> Output {
 #[track_caller]
 pub(crate) fn assert_faults(examined: &Examined, expected: &[&str]) {
     assert_eq!(examined.faults(), expected, "{:#}", examined.report);
-    let has_errors = examined.findings.values().any(|severity| severity == "error");
+    let has_errors = examined
+        .findings
+        .values()
+        .any(|severity| severity == "error");
     assert_eq!(examined.exit_code, if has_errors { 6 } else { 0 });
 }

@@ -47,7 +47,8 @@ pub(crate) fn serve(name: &str, handler: fn(&Request) -> Answer) -> TlsServer {
     let config = Arc::new(config);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let file = std::env::temp_dir().join(format!("bowline-doctor-{}-{port}.pem", std::process::id()));
+    let file =
+        std::env::temp_dir().join(format!("bowline-doctor-{}-{port}.pem", std::process::id()));
     std::fs::write(&file, authority.pem()).unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {

@@ -10,7 +10,9 @@ use super::names;
 pub(crate) fn answers(observed: &[Observed]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let methods = |is_faulty: &dyn Fn(&HttpAnswer) -> bool| -> Vec<String> {
-        let faulty = observed.iter().filter(|it| it.outcome.as_ref().is_ok_and(is_faulty));
+        let faulty = observed
+            .iter()
+            .filter(|it| it.outcome.as_ref().is_ok_and(is_faulty));
         faulty.map(|it| it.method.clone()).collect()
     };
     let wrong_type = methods(&has_wrong_type);
@@ -19,22 +21,36 @@ pub(crate) fn answers(observed: &[Observed]) -> Vec<Finding> {
         let what = format!(
             "The answer to {} has {}.",
             names(&wrong_type),
-            media.map_or("no Content-Type".to_owned(), |it| format!("the Content-Type `{it}`"))
+            media.map_or("no Content-Type".to_owned(), |it| format!(
+                "the Content-Type `{it}`"
+            ))
         );
         findings.push(Finding::new(&codes::WRONG_CONTENT_TYPE, what));
     }
-    let is_page = |it: &HttpAnswer| it.is_success() && it.messages.is_empty() && !it.text.is_empty();
+    let is_page =
+        |it: &HttpAnswer| it.is_success() && it.messages.is_empty() && !it.text.is_empty();
     if let Some(first) = first_with(observed, is_page) {
-        let what = format!("The answer to {} is not a message: `{}`.", names(&methods(&is_page)), first.text);
+        let what = format!(
+            "The answer to {} is not a message: `{}`.",
+            names(&methods(&is_page)),
+            first.text
+        );
         findings.push(Finding::new(&codes::NOT_AN_ENDPOINT, what));
     }
     let is_failed = |it: &HttpAnswer| it.status >= 500;
     if let Some(first) = first_with(observed, is_failed) {
-        let what = format!("The answer to {} has status {}.", names(&methods(&is_failed)), first.status);
+        let what = format!(
+            "The answer to {} has status {}.",
+            names(&methods(&is_failed)),
+            first.status
+        );
         findings.push(Finding::new(&codes::SERVER_ERROR, what));
     }
     let closes = |it: &HttpAnswer| {
-        it.is_success() && it.header("connection").is_some_and(|it| it.eq_ignore_ascii_case("close"))
+        it.is_success()
+            && it
+                .header("connection")
+                .is_some_and(|it| it.eq_ignore_ascii_case("close"))
     };
     if first_with(observed, closes).is_some() {
         let what = "The server closes the connection after each answer.";
@@ -43,7 +59,10 @@ pub(crate) fn answers(observed: &[Observed]) -> Vec<Finding> {
     findings
 }
 
-fn first_with(observed: &[Observed], is_faulty: impl Fn(&HttpAnswer) -> bool) -> Option<&HttpAnswer> {
+fn first_with(
+    observed: &[Observed],
+    is_faulty: impl Fn(&HttpAnswer) -> bool,
+) -> Option<&HttpAnswer> {
     let mut answers = observed.iter().filter_map(|it| it.outcome.as_ref().ok());
     answers.find(|answer| is_faulty(answer))
 }
@@ -51,13 +70,18 @@ fn first_with(observed: &[Observed], is_faulty: impl Fn(&HttpAnswer) -> bool) ->
 /// Returns whether an answer has messages, and a type by which no client reads them.
 fn has_wrong_type(answer: &HttpAnswer) -> bool {
     let media = answer.media_type();
-    let is_known = matches!(media.as_deref(), Some("application/json" | "text/event-stream"));
+    let is_known = matches!(
+        media.as_deref(),
+        Some("application/json" | "text/event-stream")
+    );
     !answer.messages.is_empty() && !is_known
 }
 
 /// Judges requests without an answer, for which `observed` has the reason.
 pub(crate) fn missing_answers(observed: &[Observed]) -> Option<Finding> {
-    let mut missing = observed.iter().filter_map(|it| Some((it, it.outcome.as_ref().err()?)));
+    let mut missing = observed
+        .iter()
+        .filter_map(|it| Some((it, it.outcome.as_ref().err()?)));
     let (first, why) = missing.next()?;
     let what = format!("The request `{}` got no answer: {why}.", first.method);
     Some(Finding::new(&codes::NO_ANSWER, what))
@@ -83,7 +107,9 @@ pub(crate) fn stream(facts: &StreamFacts, is_modern: bool) -> Option<Finding> {
             format!("Nothing of an event stream arrived in {after:?}, although it was open.")
         }
         StreamFacts::NoEvent(after) => {
-            format!("The first event of a stream, which is due at once, did not arrive in {after:?}.")
+            format!(
+                "The first event of a stream, which is due at once, did not arrive in {after:?}."
+            )
         }
         StreamFacts::OnlyWithEnd => "A stream ended without its first event.".to_owned(),
         _ => return None,
@@ -105,7 +131,10 @@ pub(crate) fn large_body(outcome: &HttpOutcome, size: usize) -> Option<Finding> 
             Some(Finding::new(&codes::SMALL_BODY_LIMIT, what))
         }
         Ok(answer) if answer.status >= 500 => {
-            let what = format!("The server answers a request of {kilobytes} KiB with status {}.", answer.status);
+            let what = format!(
+                "The server answers a request of {kilobytes} KiB with status {}.",
+                answer.status
+            );
             Some(Finding::new(&codes::LARGE_BODY, what))
         }
         Err(HttpFailure::Broken(why)) => {
@@ -136,7 +165,10 @@ pub(crate) mod tests {
         messages: Vec<Value>,
     ) -> HttpAnswer {
         let headers = headers.iter().map(|(name, value)| {
-            (HeaderName::from_static(name), HeaderValue::from_static(value))
+            (
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )
         });
         HttpAnswer {
             status,
@@ -174,7 +206,10 @@ pub(crate) mod tests {
         page.text = "<html>".into();
         let failed = answer(502, &[], Vec::new());
 
-        assert_eq!(codes_of(vec![Ok(page), Ok(failed)]), ["not-an-endpoint", "server-error"]);
+        assert_eq!(
+            codes_of(vec![Ok(page), Ok(failed)]),
+            ["not-an-endpoint", "server-error"]
+        );
         assert!(codes_of(vec![Ok(answer(202, &[], Vec::new()))]).is_empty());
     }
 
@@ -202,8 +237,14 @@ pub(crate) mod tests {
     fn a_refused_large_body_differs_from_a_broken_connection() {
         let name = |outcome: HttpOutcome| large_body(&outcome, 1 << 20).map(|it| it.code.name);
 
-        assert_eq!(name(Ok(answer(413, &[], Vec::new()))), Some("small-body-limit"));
-        assert_eq!(name(Err(HttpFailure::Broken("reset".into()))), Some("large-body"));
+        assert_eq!(
+            name(Ok(answer(413, &[], Vec::new()))),
+            Some("small-body-limit")
+        );
+        assert_eq!(
+            name(Err(HttpFailure::Broken("reset".into()))),
+            Some("large-body")
+        );
         assert_eq!(name(Ok(answer(200, &[], Vec::new()))), None);
     }
 }

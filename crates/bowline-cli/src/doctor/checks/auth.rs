@@ -58,9 +58,15 @@ fn issuer_metadata(issuer: &str, metadata: &Value) -> Vec<Finding> {
         findings.push(Finding::new(&codes::AUTH_ISSUER_MISMATCH, what));
     }
     let missing = ["authorization_endpoint", "token_endpoint"];
-    let missing: Vec<_> = missing.into_iter().filter(|it| !metadata[*it].is_string()).collect();
+    let missing: Vec<_> = missing
+        .into_iter()
+        .filter(|it| !metadata[*it].is_string())
+        .collect();
     if !missing.is_empty() {
-        let what = format!("The metadata of `{issuer}` have no {}.", missing.join(" and no "));
+        let what = format!(
+            "The metadata of `{issuer}` have no {}.",
+            missing.join(" and no ")
+        );
         findings.push(Finding::new(&codes::AUTH_SERVER_METADATA, what));
     }
     let methods = metadata["code_challenge_methods_supported"].as_array();
@@ -83,13 +89,20 @@ pub(crate) fn is_same_resource(server: &str, resource: &str) -> bool {
     };
     let path = resource.path().trim_end_matches('/');
     let rest = server.path().strip_prefix(path);
-    server.origin() == resource.origin() && rest.is_some_and(|it| it.is_empty() || it.starts_with('/'))
+    server.origin() == resource.origin()
+        && rest.is_some_and(|it| it.is_empty() || it.starts_with('/'))
 }
 
 /// Judges the refusal of a token that the user gave.
 pub(crate) fn refused_token(status: u16, challenges: &[Challenge]) -> Finding {
-    let scope = challenges.iter().find_map(Challenge::scope).unwrap_or_default();
-    let error = challenges.iter().find_map(Challenge::error).unwrap_or_default();
+    let scope = challenges
+        .iter()
+        .find_map(Challenge::scope)
+        .unwrap_or_default();
+    let error = challenges
+        .iter()
+        .find_map(Challenge::error)
+        .unwrap_or_default();
     if status == 403 || error == "insufficient_scope" {
         let what = match scope.is_empty() {
             true => format!("The server refuses the token with status {status}."),
@@ -97,7 +110,9 @@ pub(crate) fn refused_token(status: u16, challenges: &[Challenge]) -> Finding {
         };
         return Finding::new(&codes::TOKEN_SCOPE, what);
     }
-    let description = challenges.iter().find_map(|it| it.param("error_description"));
+    let description = challenges
+        .iter()
+        .find_map(|it| it.param("error_description"));
     let why = description.or(Some(error)).filter(|it| !it.is_empty());
     let what = match why {
         Some(why) => format!("The server refuses the token with status {status}: {why}."),
@@ -126,14 +141,20 @@ mod tests {
         let challenge = r#"Bearer resource_metadata="https://mcp.example/.well-known/x""#;
         AuthFacts {
             challenges: Challenge::parse_all([challenge]),
-            resource: Some((Url::parse("https://mcp.example/.well-known/x").unwrap(), metadata)),
+            resource: Some((
+                Url::parse("https://mcp.example/.well-known/x").unwrap(),
+                metadata,
+            )),
             failures: Vec::new(),
             issuer: Some(("https://as.example".into(), Some(issuer))),
         }
     }
 
     fn codes(facts: &AuthFacts) -> Vec<&'static str> {
-        authorization(facts, SERVER).iter().map(|it| it.code.name).collect()
+        authorization(facts, SERVER)
+            .iter()
+            .map(|it| it.code.name)
+            .collect()
     }
 
     #[test]
@@ -165,7 +186,12 @@ mod tests {
         poor.issuer = Some(("https://as.example/".into(), Some(json!({"issuer": "x"}))));
         assert_eq!(
             codes(&poor),
-            ["auth-issuer-mismatch", "auth-server-metadata", "auth-no-pkce", "auth-no-registration"]
+            [
+                "auth-issuer-mismatch",
+                "auth-server-metadata",
+                "auth-no-pkce",
+                "auth-no-registration"
+            ]
         );
     }
 

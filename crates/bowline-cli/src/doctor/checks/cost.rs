@@ -21,11 +21,18 @@ impl Cost {
         let size = |tool: &Value| {
             let parts = ["name", "description", "inputSchema"].iter();
             let parts = parts.filter_map(|part| Some((*part, tool.get(part)?.clone())));
-            Value::Object(parts.map(|(name, part)| (name.to_owned(), part)).collect()).to_string().len()
+            Value::Object(parts.map(|(name, part)| (name.to_owned(), part)).collect())
+                .to_string()
+                .len()
         };
         let mut largest: Vec<_> = tools
             .iter()
-            .map(|tool| (tool["name"].as_str().unwrap_or_default().to_owned(), size(tool)))
+            .map(|tool| {
+                (
+                    tool["name"].as_str().unwrap_or_default().to_owned(),
+                    size(tool),
+                )
+            })
             .collect();
         let bytes = largest.iter().map(|(_, size)| size).sum::<usize>() + instructions.len();
         largest.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
@@ -45,8 +52,15 @@ impl Cost {
     /// For a line of the report.
     pub(crate) fn describe(&self) -> String {
         let largest = self.largest.iter();
-        let largest: Vec<_> = largest.map(|(name, bytes)| format!("{name} {bytes}")).collect();
-        let total = format!("{}, {} bytes, about {} tokens", count(self.tools, "tool"), self.bytes, self.tokens());
+        let largest: Vec<_> = largest
+            .map(|(name, bytes)| format!("{name} {bytes}"))
+            .collect();
+        let total = format!(
+            "{}, {} bytes, about {} tokens",
+            count(self.tools, "tool"),
+            self.bytes,
+            self.tokens()
+        );
         match largest.is_empty() {
             true => total,
             false => format!("{total}; largest: {}", largest.join(", ")),
@@ -98,6 +112,9 @@ mod tests {
     fn definitions_that_fill_the_context_are_named() {
         let tools = [json!({"name": "a", "description": "x".repeat(100_000)})];
 
-        assert_eq!(Cost::of(&tools, "").finding().unwrap().code.name, "context-cost");
+        assert_eq!(
+            Cost::of(&tools, "").finding().unwrap().code.name,
+            "context-cost"
+        );
     }
 }

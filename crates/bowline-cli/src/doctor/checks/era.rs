@@ -91,7 +91,10 @@ pub(crate) fn judge(facts: &EraFacts) -> Eras {
             eras.findings.push(Finding::new(&codes::NO_ERA, what));
         }
         (None, false) => {
-            let what = format!("The server has no modern revision, only {}.", eras.versions());
+            let what = format!(
+                "The server has no modern revision, only {}.",
+                eras.versions()
+            );
             eras.findings.push(Finding::new(&codes::LEGACY_ONLY, what));
         }
         _ => {}
@@ -118,8 +121,12 @@ fn judge_handshake(eras: &mut Eras, offered: &Dialect, heard: &Heard) {
         }
         Some(dialect) => eras.legacy.push(dialect),
         None => {
-            let what = format!("The answer to `initialize` with {} has the unknown version `{version}`.", offered.version);
-            eras.findings.push(Finding::new(&codes::UNKNOWN_VERSION, what));
+            let what = format!(
+                "The answer to `initialize` with {} has the unknown version `{version}`.",
+                offered.version
+            );
+            eras.findings
+                .push(Finding::new(&codes::UNKNOWN_VERSION, what));
         }
     }
 }
@@ -133,37 +140,52 @@ fn judge_discovery(eras: &mut Eras, heard: &Heard) {
             if versions.is_empty() || !result["capabilities"].is_object() {
                 let what = match result.get("protocolVersion") {
                     Some(_) => "The answer to `server/discover` is a result of `initialize`.",
-                    None => "The answer to `server/discover` is a result, but not a discovery: it needs `supportedVersions` and `capabilities`.",
+                    None => {
+                        "The answer to `server/discover` is a result, but not a discovery: it needs `supportedVersions` and `capabilities`."
+                    }
                 };
                 eras.findings.push(wrong(what));
                 return;
             }
             if result.get("resultType").is_none() {
-                eras.findings.push(wrong("The answer to `server/discover` has no `resultType`."));
+                eras.findings.push(wrong(
+                    "The answer to `server/discover` has no `resultType`.",
+                ));
             }
             let known = versions.iter().filter_map(|it| Dialect::of(it));
-            eras.modern = known.filter(|it| it.is_modern()).max_by_key(|it| it.version);
+            eras.modern = known
+                .filter(|it| it.is_modern())
+                .max_by_key(|it| it.version);
             eras.discovery = Some(result.clone());
             if eras.modern.is_none() && !has_legacy {
                 let what = format!("The server supports only {}.", versions.join(", "));
-                eras.findings.push(Finding::new(&codes::UNKNOWN_VERSION, what));
+                eras.findings
+                    .push(Finding::new(&codes::UNKNOWN_VERSION, what));
             }
         }
         Heard::Reply(Reply::Error { code, data, .. }) if *code == UNSUPPORTED_VERSION => {
             let versions = versions(&data["supported"]);
-            let what = format!("The server refuses {}, and supports {}.", Dialect::LATEST.version, versions.join(", "));
-            eras.findings.push(Finding::new(&codes::UNKNOWN_VERSION, what));
+            let what = format!(
+                "The server refuses {}, and supports {}.",
+                Dialect::LATEST.version,
+                versions.join(", ")
+            );
+            eras.findings
+                .push(Finding::new(&codes::UNKNOWN_VERSION, what));
         }
         Heard::TimedOut(after) if has_legacy => {
             let what = format!("The server did not answer `server/discover` in {after:?}.");
-            eras.findings.push(Finding::new(&codes::PROBE_IGNORED, what));
+            eras.findings
+                .push(Finding::new(&codes::PROBE_IGNORED, what));
         }
         Heard::Exited(how) if has_legacy => {
             let what = format!("The server ended at `server/discover`: {how}.");
             eras.findings.push(Finding::new(&codes::PROBE_KILLS, what));
         }
         Heard::Status(status) if *status >= 500 && has_legacy => {
-            let what = format!("The answer to `server/discover` has status {status}, which does not show the era.");
+            let what = format!(
+                "The answer to `server/discover` has status {status}, which does not show the era."
+            );
             let finding = Finding::new(&codes::PROBE_IGNORED, what);
             eras.findings.push(finding.severity(Severity::Error));
         }
@@ -206,7 +228,9 @@ mod tests {
     }
 
     fn discovery() -> Heard {
-        result(json!({"resultType": "complete", "supportedVersions": ["2026-07-28", "2025-11-25"], "capabilities": {}}))
+        result(
+            json!({"resultType": "complete", "supportedVersions": ["2026-07-28", "2025-11-25"], "capabilities": {}}),
+        )
     }
 
     fn codes(discover: Heard, handshake: Heard) -> Vec<&'static str> {
@@ -214,7 +238,11 @@ mod tests {
             discover,
             handshakes: vec![(Dialect::LATEST_LEGACY, handshake)],
         };
-        judge(&facts).findings.iter().map(|it| it.code.name).collect()
+        judge(&facts)
+            .findings
+            .iter()
+            .map(|it| it.code.name)
+            .collect()
     }
 
     #[test]
@@ -231,7 +259,10 @@ mod tests {
     fn the_answer_of_the_other_era_is_named() {
         let handshake = || result(json!({"protocolVersion": "2025-11-25", "capabilities": {}}));
 
-        assert_eq!(codes(handshake(), handshake()), ["wrong-era-answer", "legacy-only"]);
+        assert_eq!(
+            codes(handshake(), handshake()),
+            ["wrong-era-answer", "legacy-only"]
+        );
         let modern = result(json!({"protocolVersion": "2026-07-28"}));
         assert_eq!(codes(discovery(), modern), ["wrong-era-answer"]);
         let untyped = result(json!({"supportedVersions": ["2026-07-28"], "capabilities": {}}));
@@ -243,7 +274,10 @@ mod tests {
         let handshake = || result(json!({"protocolVersion": "2024-11-05"}));
         let silence = || Heard::TimedOut(Duration::from_secs(5));
 
-        assert_eq!(codes(silence(), handshake()), ["probe-ignored", "legacy-only"]);
+        assert_eq!(
+            codes(silence(), handshake()),
+            ["probe-ignored", "legacy-only"]
+        );
         let exit = Heard::Exited("code 1".into());
         assert_eq!(codes(exit, handshake()), ["probe-kills", "legacy-only"]);
         assert_eq!(codes(silence(), silence()), ["no-era"]);
@@ -262,6 +296,9 @@ mod tests {
             ],
         };
 
-        assert_eq!(judge(&facts).versions(), "2026-07-28, 2025-11-25, 2024-11-05");
+        assert_eq!(
+            judge(&facts).versions(),
+            "2026-07-28, 2025-11-25, 2024-11-05"
+        );
     }
 }

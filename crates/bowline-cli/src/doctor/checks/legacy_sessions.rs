@@ -14,28 +14,39 @@ pub(crate) fn session(facts: &SessionFacts) -> Vec<Finding> {
         && answer.is_success()
         && answer.status != 202
     {
-        let what = format!("`notifications/initialized` is answered with status {}.", answer.status);
+        let what = format!(
+            "`notifications/initialized` is answered with status {}.",
+            answer.status
+        );
         findings.push(Finding::new(&codes::NOTIFICATION_STATUS, what));
     }
     // Without an id each request stands alone, and must be answered all the same.
     findings.extend(lost(&facts.requests));
     if facts.id.as_ref().is_some_and(|id| !is_valid_id(id)) {
-        let what = "The Mcp-Session-Id of the server contains characters that are not visible ASCII.";
+        let what =
+            "The Mcp-Session-Id of the server contains characters that are not visible ASCII.";
         findings.push(Finding::new(&codes::SESSION_ID_INVALID, what));
     }
     if let Some((Ok(deleted), Ok(after))) = &facts.ended
         && deleted.is_success()
         && after.status != 404
     {
-        let what = format!("A request of a session that was deleted is answered with status {}.", after.status);
+        let what = format!(
+            "A request of a session that was deleted is answered with status {}.",
+            after.status
+        );
         findings.push(Finding::new(&codes::SESSION_END_STATUS, what));
     }
     findings
 }
 
 fn lost(requests: &[HttpOutcome]) -> Option<Finding> {
-    let unknown = requests.iter().filter(|it| it.as_ref().is_ok_and(is_session_unknown));
-    let statuses: Vec<u16> = unknown.filter_map(|it| Some(it.as_ref().ok()?.status)).collect();
+    let unknown = requests
+        .iter()
+        .filter(|it| it.as_ref().is_ok_and(is_session_unknown));
+    let statuses: Vec<u16> = unknown
+        .filter_map(|it| Some(it.as_ref().ok()?.status))
+        .collect();
     let first = statuses.first()?;
     let what = format!(
         "Of {} requests in a new session, each on a connection of its own, {} got status {first}.",
@@ -46,7 +57,11 @@ fn lost(requests: &[HttpOutcome]) -> Option<Finding> {
 }
 
 fn is_valid_id(id: &HeaderValue) -> bool {
-    !id.is_empty() && id.as_bytes().iter().all(|byte| (0x21..=0x7e).contains(byte))
+    !id.is_empty()
+        && id
+            .as_bytes()
+            .iter()
+            .all(|byte| (0x21..=0x7e).contains(byte))
 }
 
 /// Judges the answer to a modern request, which has no session.
@@ -84,7 +99,11 @@ mod tests {
         assert_eq!(codes(&facts(&[200, 404, 200], 404)), ["session-lost"]);
         let found = session(&facts(&[200, 404, 400], 404));
         assert!(found[0].what.contains("Of 3 requests"), "{}", found[0].what);
-        assert!(found[0].what.contains("2 got status 404"), "{}", found[0].what);
+        assert!(
+            found[0].what.contains("2 got status 404"),
+            "{}",
+            found[0].what
+        );
     }
 
     #[test]

@@ -13,16 +13,23 @@ use super::{count, names};
 pub(crate) fn pages(method: &str, facts: &ListFacts, is_declared: bool) -> Option<Finding> {
     match &facts.end {
         ListEnd::Loop(cursor) => {
-            let what = format!("`{method}` returned the cursor `{cursor}` twice, on {}.", count(facts.pages, "page"));
+            let what = format!(
+                "`{method}` returned the cursor `{cursor}` twice, on {}.",
+                count(facts.pages, "page")
+            );
             Some(Finding::new(&codes::PAGING_LOOP, what))
         }
         ListEnd::TooMany => {
             let read = count(facts.items.len(), "item");
-            let what = format!("`{method}` did not end after {} with {read}.", count(facts.pages, "page"));
+            let what = format!(
+                "`{method}` did not end after {} with {read}.",
+                count(facts.pages, "page")
+            );
             Some(Finding::new(&codes::PAGING_LOOP, what))
         }
         ListEnd::NoSuchMethod if is_declared => {
-            let what = format!("The server declares the capability, and `{method}` does not exist.");
+            let what =
+                format!("The server declares the capability, and `{method}` does not exist.");
             Some(Finding::new(&codes::LIST_FAILED, what))
         }
         ListEnd::Failed(why) => {
@@ -37,7 +44,9 @@ pub(crate) fn pages(method: &str, facts: &ListFacts, is_declared: bool) -> Optio
 pub(crate) fn tools(tools: &[Value]) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(duplicates(tools, "name", "tool", &codes::DUPLICATE_TOOL));
-    let bad_names = filter_names(tools, |tool| !is_portable(tool["name"].as_str().unwrap_or_default()));
+    let bad_names = filter_names(tools, |tool| {
+        !is_portable(tool["name"].as_str().unwrap_or_default())
+    });
     if !bad_names.is_empty() {
         let what = format!("{} cannot be used everywhere.", names(&bad_names));
         let finding = Finding::new(&codes::TOOL_NAME, what);
@@ -48,18 +57,29 @@ pub(crate) fn tools(tools: &[Value]) -> Vec<Finding> {
     }
     let undescribed = filter_names(tools, |tool| is_blank(&tool["description"]));
     if !undescribed.is_empty() {
-        let what = format!("{} without a description: {}.", count(undescribed.len(), "tool"), names(&undescribed));
+        let what = format!(
+            "{} without a description: {}.",
+            count(undescribed.len(), "tool"),
+            names(&undescribed)
+        );
         findings.push(Finding::new(&codes::NO_DESCRIPTION, what));
     }
     let undescribed = filter_names(tools, has_undescribed_parameters);
     if !undescribed.is_empty() {
         let tools = count(undescribed.len(), "tool");
-        let what = format!("{tools} with arguments that have no description: {}.", names(&undescribed));
+        let what = format!(
+            "{tools} with arguments that have no description: {}.",
+            names(&undescribed)
+        );
         findings.push(Finding::new(&codes::UNDESCRIBED_PARAMETERS, what));
     }
     let unannotated = filter_names(tools, |tool| !has_behaviour_hints(&tool["annotations"]));
     if !unannotated.is_empty() {
-        let what = format!("{} without annotations: {}.", count(unannotated.len(), "tool"), names(&unannotated));
+        let what = format!(
+            "{} without annotations: {}.",
+            count(unannotated.len(), "tool"),
+            names(&unannotated)
+        );
         findings.push(Finding::new(&codes::NO_ANNOTATIONS, what));
     }
     if tools.len() > MAX_TOOLS {
@@ -90,7 +110,12 @@ pub(crate) fn duplicates(
 
 fn filter_names(tools: &[Value], is_faulty: impl Fn(&Value) -> bool) -> Vec<String> {
     let faulty = tools.iter().filter(|tool| is_faulty(tool));
-    let name = |tool: &Value| tool["name"].as_str().unwrap_or("(without a name)").to_owned();
+    let name = |tool: &Value| {
+        tool["name"]
+            .as_str()
+            .unwrap_or("(without a name)")
+            .to_owned()
+    };
     faulty.map(name).collect()
 }
 
@@ -112,11 +137,19 @@ fn is_blank(text: &Value) -> bool {
 
 fn has_undescribed_parameters(tool: &Value) -> bool {
     let properties = tool["inputSchema"]["properties"].as_object();
-    properties.is_some_and(|it| it.values().any(|property| property.is_object() && is_blank(&property["description"])))
+    properties.is_some_and(|it| {
+        it.values()
+            .any(|property| property.is_object() && is_blank(&property["description"]))
+    })
 }
 
 fn has_behaviour_hints(annotations: &Value) -> bool {
-    let hints = ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
+    let hints = [
+        "readOnlyHint",
+        "destructiveHint",
+        "idempotentHint",
+        "openWorldHint",
+    ];
     hints.iter().any(|hint| annotations[hint].is_boolean())
 }
 
@@ -149,7 +182,10 @@ mod tests {
 
     #[test]
     fn names_that_repeat_or_do_not_fit_are_found() {
-        assert_eq!(codes(&[tool("a"), tool("b"), tool("a")]), ["duplicate-tool"]);
+        assert_eq!(
+            codes(&[tool("a"), tool("b"), tool("a")]),
+            ["duplicate-tool"]
+        );
         assert_eq!(codes(&[tool("files.read"), tool("")]), ["tool-name"]);
         assert_eq!(codes(&[tool(&"x".repeat(65))]), ["tool-name"]);
         let severity = |name: &str| tools(&[tool(name)])[0].severity;
@@ -163,7 +199,10 @@ mod tests {
     fn missing_descriptions_and_annotations_are_found() {
         let bare = json!({"name": "a", "inputSchema": {"properties": {"x": {"type": "string"}}}});
 
-        assert_eq!(codes(&[bare]), ["no-description", "undescribed-parameters", "no-annotations"]);
+        assert_eq!(
+            codes(&[bare]),
+            ["no-description", "undescribed-parameters", "no-annotations"]
+        );
         assert_eq!(codes(&[json!(3)]).len(), 3, "not even an object");
     }
 
@@ -174,9 +213,8 @@ mod tests {
             pages: 2,
             end,
         };
-        let code = |end, is_declared| {
-            pages("tools/list", &facts(end), is_declared).map(|it| it.code.name)
-        };
+        let code =
+            |end, is_declared| pages("tools/list", &facts(end), is_declared).map(|it| it.code.name);
 
         assert_eq!(code(ListEnd::Loop("a".into()), true), Some("paging-loop"));
         assert_eq!(code(ListEnd::NoSuchMethod, true), Some("list-failed"));

@@ -16,7 +16,10 @@ pub(crate) mod token;
 /// Joins names for a sentence, and leaves out all but the first ones.
 pub(crate) fn names(names: &[String]) -> String {
     let shown = names.iter().take(MAX_NAMES);
-    let mut text = shown.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let mut text = shown
+        .map(|name| format!("`{name}`"))
+        .collect::<Vec<_>>()
+        .join(", ");
     if names.len() > MAX_NAMES {
         text.push_str(&format!(" and {} more", names.len() - MAX_NAMES));
     }
@@ -37,10 +40,14 @@ mod tests {
 
     #[test]
     fn long_lists_of_names_are_shortened() {
-        let of = |range: std::ops::Range<u8>| names(&range.map(|n| n.to_string()).collect::<Vec<_>>());
+        let of =
+            |range: std::ops::Range<u8>| names(&range.map(|n| n.to_string()).collect::<Vec<_>>());
 
         assert_eq!(of(0..2), "`0`, `1`");
         assert!(of(0..9).ends_with("`4` and 4 more"));
-        assert_eq!((count(1, "tool"), count(2, "tool")), ("1 tool".into(), "2 tools".into()));
+        assert_eq!(
+            (count(1, "tool"), count(2, "tool")),
+            ("1 tool".into(), "2 tools".into())
+        );
     }
 }

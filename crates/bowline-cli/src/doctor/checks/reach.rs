@@ -11,12 +11,14 @@ use super::super::report::{Finding, Severity};
 pub(crate) fn connect_failure(address: &Address, failure: &ConnectFailure) -> Finding {
     let host = &address.host;
     match failure {
-        ConnectFailure::Dns(why) => {
-            Finding::new(&codes::DNS_FAILED, format!("The name `{host}` was not found: {why}."))
-        }
-        ConnectFailure::Tcp(why) => {
-            Finding::new(&codes::CONNECTION_FAILED, format!("No connection to {why}."))
-        }
+        ConnectFailure::Dns(why) => Finding::new(
+            &codes::DNS_FAILED,
+            format!("The name `{host}` was not found: {why}."),
+        ),
+        ConnectFailure::Tcp(why) => Finding::new(
+            &codes::CONNECTION_FAILED,
+            format!("No connection to {why}."),
+        ),
         ConnectFailure::TimedOut(after) => {
             let what = format!("No connection to {host}:{} after {after:?}.", address.port);
             Finding::new(&codes::CONNECTION_FAILED, what)
@@ -35,12 +37,14 @@ fn tls_failure(host: &str, failure: &TlsFailure) -> Finding {
             let what = format!("The certificate is not for `{host}`, but for {names}.");
             Finding::new(&codes::TLS_NAME, what)
         }
-        TlsFailure::Expired => {
-            Finding::new(&codes::TLS_EXPIRED, format!("The certificate of {host} has expired."))
-        }
-        TlsFailure::NotYetValid => {
-            Finding::new(&codes::TLS_EXPIRED, format!("The certificate of {host} is not valid yet."))
-        }
+        TlsFailure::Expired => Finding::new(
+            &codes::TLS_EXPIRED,
+            format!("The certificate of {host} has expired."),
+        ),
+        TlsFailure::NotYetValid => Finding::new(
+            &codes::TLS_EXPIRED,
+            format!("The certificate of {host} is not valid yet."),
+        ),
         TlsFailure::Untrusted => {
             let what = format!("The certificate of {host} is not signed by a trusted authority.");
             Finding::new(&codes::TLS_UNTRUSTED, what)
@@ -50,9 +54,10 @@ fn tls_failure(host: &str, failure: &TlsFailure) -> Finding {
             let mend = "Install the package with root certificates (ca-certificates), or set SSL_CERT_FILE.";
             Finding::new(&codes::TLS_UNTRUSTED, what).mend(mend)
         }
-        TlsFailure::Other(why) => {
-            Finding::new(&codes::TLS_FAILED, format!("The TLS handshake with {host} failed: {why}."))
-        }
+        TlsFailure::Other(why) => Finding::new(
+            &codes::TLS_FAILED,
+            format!("The TLS handshake with {host} failed: {why}."),
+        ),
     }
 }
 
@@ -60,7 +65,10 @@ fn tls_failure(host: &str, failure: &TlsFailure) -> Finding {
 pub(crate) fn opened(address: &Address, opened: &Opened) -> Vec<Finding> {
     let mut findings = Vec::new();
     if opened.expires_soon {
-        let what = format!("The certificate of {} expires within two weeks.", address.host);
+        let what = format!(
+            "The certificate of {} expires within two weeks.",
+            address.host
+        );
         findings.push(Finding::new(&codes::TLS_EXPIRES_SOON, what));
     }
     if !address.is_tls && !address.is_loopback() {
@@ -78,7 +86,8 @@ pub(crate) fn clock(answer: &HttpAnswer) -> Option<Finding> {
         return None;
     }
     let seconds = skew.as_secs();
-    let what = format!("The clock of the server is {seconds} s {direction} the clock of this machine.");
+    let what =
+        format!("The clock of the server is {seconds} s {direction} the clock of this machine.");
     let finding = Finding::new(&codes::CLOCK_SKEW, what);
     Some(match skew >= BROKEN_SKEW {
         true => finding.severity(Severity::Error),

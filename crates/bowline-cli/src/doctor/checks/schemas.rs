@@ -62,13 +62,28 @@ impl Faults {
     fn findings(self) -> Vec<Finding> {
         let mut findings = Vec::new();
         if !self.root.is_empty() {
-            let what = format!("The input schema of {} is not of type object.", names(&self.root));
+            let what = format!(
+                "The input schema of {} is not of type object.",
+                names(&self.root)
+            );
             findings.push(Finding::new(&codes::SCHEMA_ROOT, what));
         }
         for (faults, code, subject) in [
-            (self.broken, &codes::BROKEN_SCHEMA, "is not a valid JSON Schema"),
-            (self.external, &codes::SCHEMA_EXTERNAL_REF, "refers to another document"),
-            (self.headers, &codes::SCHEMA_HEADER, "has an invalid `x-mcp-header`"),
+            (
+                self.broken,
+                &codes::BROKEN_SCHEMA,
+                "is not a valid JSON Schema",
+            ),
+            (
+                self.external,
+                &codes::SCHEMA_EXTERNAL_REF,
+                "refers to another document",
+            ),
+            (
+                self.headers,
+                &codes::SCHEMA_HEADER,
+                "has an invalid `x-mcp-header`",
+            ),
         ] {
             if let Some((_, why)) = faults.first() {
                 let tools: Vec<_> = faults.iter().map(|(name, _)| name.clone()).collect();
@@ -86,7 +101,8 @@ fn check(schema: &Value) -> Result<(), String> {
         return Err("it is not an object".to_owned());
     }
     let is_other_draft = schema.get("$schema").is_some_and(|it| {
-        it.as_str().is_some_and(|it| !it.contains("/draft/2020-12/"))
+        it.as_str()
+            .is_some_and(|it| !it.contains("/draft/2020-12/"))
     });
     // A schema that names an older draft is judged by that.
     let judged = match is_other_draft {
@@ -121,7 +137,9 @@ fn dangling_reference(value: &Value, root: &Value) -> Option<String> {
 
 /// Returns a `$ref` that needs the network.
 fn external_reference(value: &Value) -> Option<String> {
-    let reference = value["$ref"].as_str().or_else(|| value["$dynamicRef"].as_str());
+    let reference = value["$ref"]
+        .as_str()
+        .or_else(|| value["$dynamicRef"].as_str());
     if let Some(reference) = reference.filter(|it| it.contains("://")) {
         return Some(reference.chars().take(MAX_QUOTED).collect());
     }
@@ -133,7 +151,9 @@ fn children(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
         // Values that look like schemas and are data.
         Value::Object(members) => Box::new(
             (members.iter())
-                .filter(|(name, _)| !["const", "default", "enum", "examples"].contains(&name.as_str()))
+                .filter(|(name, _)| {
+                    !["const", "default", "enum", "examples"].contains(&name.as_str())
+                })
                 .map(|(_, value)| value),
         ),
         Value::Array(items) => Box::new(items.iter()),
@@ -149,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    fn codes(schema: Value) -> Vec<&'static str> {
+    fn codes(schema: &Value) -> Vec<&'static str> {
         let tool = json!({"name": "a", "inputSchema": schema});
         schemas(&[tool]).iter().map(|it| it.code.name).collect()
     }
@@ -162,31 +182,46 @@ mod tests {
             json!({"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"}),
             json!({"type": "object", "default": {"$ref": "http://x.example"}}),
         ] {
-            assert!(codes(schema.clone()).is_empty(), "{schema}");
+            assert!(codes(&schema).is_empty(), "{schema}");
         }
     }
 
     #[test]
     fn each_fault_of_a_schema_is_named() {
-        assert_eq!(codes(json!({"type": "string"})), ["schema-root"]);
-        assert_eq!(codes(json!({"type": "object", "properties": {"a": {"type": "text"}}})), ["broken-schema"]);
-        assert_eq!(codes(json!({"type": "object", "required": "a"})), ["broken-schema"]);
-        assert_eq!(codes(json!({"type": "object", "$ref": "#/$defs/none"})), ["broken-schema"]);
-        assert_eq!(codes(json!(true)), ["schema-root", "broken-schema"]);
-        let external = json!({"type": "object", "properties": {"a": {"$ref": "https://x.example/a.json"}}});
-        assert_eq!(codes(external), ["schema-external-ref"]);
-        let header = json!({"type": "object", "properties": {"a": {"type": "object", "x-mcp-header": "A"}}});
-        assert_eq!(codes(header), ["schema-header"]);
+        assert_eq!(codes(&json!({"type": "string"})), ["schema-root"]);
+        assert_eq!(
+            codes(&json!({"type": "object", "properties": {"a": {"type": "text"}}})),
+            ["broken-schema"]
+        );
+        assert_eq!(
+            codes(&json!({"type": "object", "required": "a"})),
+            ["broken-schema"]
+        );
+        assert_eq!(
+            codes(&json!({"type": "object", "$ref": "#/$defs/none"})),
+            ["broken-schema"]
+        );
+        assert_eq!(codes(&json!(true)), ["schema-root", "broken-schema"]);
+        let external =
+            json!({"type": "object", "properties": {"a": {"$ref": "https://x.example/a.json"}}});
+        assert_eq!(codes(&external), ["schema-external-ref"]);
+        let header =
+            json!({"type": "object", "properties": {"a": {"type": "object", "x-mcp-header": "A"}}});
+        assert_eq!(codes(&header), ["schema-header"]);
     }
 
     #[test]
     fn an_output_schema_may_be_of_any_type_and_must_be_valid() {
-        let with_output = |schema: Value| {
-            let tool = json!({"name": "a", "inputSchema": {"type": "object"}, "outputSchema": schema});
-            schemas(&[tool]).iter().map(|it| it.code.name).collect::<Vec<_>>()
+        let with_output = |schema: &Value| {
+            let tool =
+                json!({"name": "a", "inputSchema": {"type": "object"}, "outputSchema": schema});
+            schemas(&[tool])
+                .iter()
+                .map(|it| it.code.name)
+                .collect::<Vec<_>>()
         };
 
-        assert!(with_output(json!({"type": "integer"})).is_empty());
-        assert_eq!(with_output(json!({"type": 3})), ["broken-schema"]);
+        assert!(with_output(&json!({"type": "integer"})).is_empty());
+        assert_eq!(with_output(&json!({"type": 3})), ["broken-schema"]);
     }
 }

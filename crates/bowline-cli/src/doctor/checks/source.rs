@@ -33,7 +33,10 @@ pub(crate) fn source(facts: &SourceFacts, is_local: bool) -> Vec<Finding> {
 }
 
 fn no_cors() -> Finding {
-    Finding::new(&codes::NO_CORS, "A preflight request from an unknown web page is refused.")
+    Finding::new(
+        &codes::NO_CORS,
+        "A preflight request from an unknown web page is refused.",
+    )
 }
 
 fn preflight(answer: &HttpAnswer) -> Option<Finding> {
@@ -45,8 +48,13 @@ fn preflight(answer: &HttpAnswer) -> Option<Finding> {
         let what = "The server allows requests with credentials from any web page.";
         return Some(Finding::new(&codes::CORS_CREDENTIALS, what));
     }
-    let listed = answer.header("access-control-allow-headers").unwrap_or_default();
-    let listed: Vec<_> = listed.split(',').map(|it| it.trim().to_ascii_lowercase()).collect();
+    let listed = answer
+        .header("access-control-allow-headers")
+        .unwrap_or_default();
+    let listed: Vec<_> = listed
+        .split(',')
+        .map(|it| it.trim().to_ascii_lowercase())
+        .collect();
     // `*` covers every header but Authorization.
     let is_listed = |name: &str| {
         let has_wildcard = listed.iter().any(|it| it == "*") && name != "authorization";
@@ -54,12 +62,20 @@ fn preflight(answer: &HttpAnswer) -> Option<Finding> {
     };
     let missing: Vec<_> = NEEDED.into_iter().filter(|name| !is_listed(name)).collect();
     (!missing.is_empty()).then(|| {
-        let what = format!("The answer to a preflight request does not allow {}.", missing.join(", "));
+        let what = format!(
+            "The answer to a preflight request does not allow {}.",
+            missing.join(", ")
+        );
         Finding::new(&codes::CORS_INCOMPLETE, what)
     })
 }
 
-const NEEDED: [&str; 4] = ["content-type", "mcp-protocol-version", "mcp-method", "mcp-name"];
+const NEEDED: [&str; 4] = [
+    "content-type",
+    "mcp-protocol-version",
+    "mcp-method",
+    "mcp-name",
+];
 
 #[cfg(test)]
 mod tests {

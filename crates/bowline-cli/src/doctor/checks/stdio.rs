@@ -18,15 +18,23 @@ pub(crate) struct ProcessFacts {
 }
 
 /// Judges a process that answered.
-pub(crate) fn process(facts: &ProcessFacts, slow_start: Duration, exit_limit: Duration) -> Vec<Finding> {
+pub(crate) fn process(
+    facts: &ProcessFacts,
+    slow_start: Duration,
+    exit_limit: Duration,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     if facts.noise_count > 0 {
         let lines = count(facts.noise_count, "line");
         let first = facts.noise.first().map_or("", String::as_str);
-        let what = format!("The server wrote {lines} to stdout that are not messages, first `{first}`.");
+        let what =
+            format!("The server wrote {lines} to stdout that are not messages, first `{first}`.");
         findings.push(Finding::new(&codes::STDOUT_NOISE, what));
     }
-    if let Some(after) = facts.first_message_after.filter(|after| *after > slow_start) {
+    if let Some(after) = facts
+        .first_message_after
+        .filter(|after| *after > slow_start)
+    {
         let what = format!("The first answer came after {:.1} s.", after.as_secs_f64());
         findings.push(Finding::new(&codes::SLOW_START, what));
     }
@@ -44,7 +52,9 @@ pub(crate) fn cannot_start(program: &str, error: &str, exists_elsewhere: Option<
     let has_spaces = program.contains(char::is_whitespace);
     match exists_elsewhere {
         Some(path) => finding.mend(format!("Use the full path, {path}.")),
-        None if has_spaces => finding.mend("There is no shell: give the program and its arguments separately."),
+        None if has_spaces => {
+            finding.mend("There is no shell: give the program and its arguments separately.")
+        }
         None => finding,
     }
 }
@@ -90,6 +100,10 @@ mod tests {
     fn what_a_server_printed_before_it_ended_is_shown() {
         let finding = exited_early("it exited with code 1", &["API_KEY is not set".into()]);
 
-        assert!(finding.what.ends_with("API_KEY is not set"), "{}", finding.what);
+        assert!(
+            finding.what.ends_with("API_KEY is not set"),
+            "{}",
+            finding.what
+        );
     }
 }

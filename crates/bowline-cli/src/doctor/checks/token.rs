@@ -13,13 +13,17 @@ use super::auth::is_same_resource;
 /// Judges a token; `None` if it is not a JWT, so that only its issuer can read it.
 pub(crate) fn token(token: &str, server: &str, now: SystemTime) -> Option<Vec<Finding>> {
     let claims = claims(token)?;
-    let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = now
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     let mut findings = Vec::new();
     if let Some(expired) = time(&claims["exp"]).and_then(|exp| now.checked_sub(exp)) {
         let what = format!("The token expired {} ago.", rough(expired));
         findings.push(Finding::new(&codes::TOKEN_EXPIRED, what));
     }
-    let starts = [&claims["nbf"], &claims["iat"]].into_iter().filter_map(time);
+    let starts = [&claims["nbf"], &claims["iat"]]
+        .into_iter()
+        .filter_map(time);
     let wait = starts.filter_map(|start| start.checked_sub(now)).max();
     if let Some(wait) = wait.filter(|wait| *wait > TOLERANCE) {
         let what = format!("The token is valid only {} from now.", rough(wait));
@@ -30,7 +34,10 @@ pub(crate) fn token(token: &str, server: &str, now: SystemTime) -> Option<Vec<Fi
     let are_urls = !audiences.is_empty() && audiences.iter().all(|it| is_url(&it.as_str()));
     // An audience that is not a URL is a name that the server and its issuer have agreed on.
     if are_urls && !audiences.iter().any(|it| is_same_resource(server, it)) {
-        let what = format!("The token is for {}, and the server is {server}.", audiences.join(", "));
+        let what = format!(
+            "The token is for {}, and the server is {server}.",
+            audiences.join(", ")
+        );
         findings.push(Finding::new(&codes::TOKEN_AUDIENCE, what));
     }
     Some(findings)
@@ -52,7 +59,11 @@ fn time(claim: &Value) -> Option<Duration> {
 fn audiences(claim: &Value) -> Vec<String> {
     match claim {
         Value::String(one) => vec![one.clone()],
-        Value::Array(many) => many.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        Value::Array(many) => many
+            .iter()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect(),
         _ => Vec::new(),
     }
 }
@@ -88,7 +99,10 @@ mod tests {
         assert!(codes(&json!({"exp": 1_000_100, "aud": [SERVER], "iat": 999_999})).is_empty());
         assert_eq!(codes(&json!({"exp": 999_000})), ["token-expired"]);
         assert_eq!(codes(&json!({"nbf": 1_001_000})), ["token-not-yet-valid"]);
-        assert_eq!(codes(&json!({"aud": "https://other.example"})), ["token-audience"]);
+        assert_eq!(
+            codes(&json!({"aud": "https://other.example"})),
+            ["token-audience"]
+        );
         assert!(codes(&json!({"aud": "my-api", "exp": "soon"})).is_empty());
     }
 

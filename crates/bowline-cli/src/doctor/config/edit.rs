@@ -37,7 +37,9 @@ pub(crate) fn find_entry(
             candidates.push(vec!["projects".to_owned(), path, "mcpServers".to_owned()]);
         }
     }
-    let keys = PLACES.iter().map(|keys| keys.iter().map(|key| (*key).to_owned()).collect());
+    let keys = PLACES
+        .iter()
+        .map(|keys| keys.iter().map(|key| (*key).to_owned()).collect());
     candidates.extend(keys);
     for mut path in candidates {
         path.push(name.to_owned());
@@ -54,7 +56,12 @@ pub(crate) fn find_entry(
 /// # Errors
 ///
 /// If the format cannot be changed, or anything else than the entry would change.
-pub(crate) fn apply(text: &str, format: FileFormat, path: &[String], edits: &[Edit]) -> Result<String, String> {
+pub(crate) fn apply(
+    text: &str,
+    format: FileFormat,
+    path: &[String],
+    edits: &[Edit],
+) -> Result<String, String> {
     let changed = match format {
         FileFormat::Json => apply_to_json(text, path, edits)?,
         FileFormat::Toml => apply_to_toml(text, path, edits)?,
@@ -70,7 +77,9 @@ pub(crate) fn apply(text: &str, format: FileFormat, path: &[String], edits: &[Ed
 
 fn without(mut root: Value, path: &[String]) -> Value {
     if let Some((name, parents)) = path.split_last() {
-        let parent = parents.iter().try_fold(&mut root, |node, key| node.get_mut(key));
+        let parent = parents
+            .iter()
+            .try_fold(&mut root, |node, key| node.get_mut(key));
         if let Some(Value::Object(members)) = parent {
             members.remove(name);
         }
@@ -94,13 +103,16 @@ fn parse_json(text: &str) -> Result<CstRootNode, String> {
 }
 
 fn parse_toml(text: &str) -> Result<DocumentMut, String> {
-    text.parse().map_err(|error: toml_edit::TomlError| error.message().to_owned())
+    text.parse()
+        .map_err(|error: toml_edit::TomlError| error.message().to_owned())
 }
 
 fn apply_to_json(text: &str, path: &[String], edits: &[Edit]) -> Result<String, String> {
     let root = parse_json(text)?;
     let start = root.object_value().ok_or("the file is not an object")?;
-    let entry = path.iter().try_fold(start, |object, key| object.object_value(key));
+    let entry = path
+        .iter()
+        .try_fold(start, |object, key| object.object_value(key));
     let entry = entry.ok_or("the entry is not an object")?;
     for edit in edits {
         match edit {
@@ -116,7 +128,9 @@ fn apply_to_json(text: &str, path: &[String], edits: &[Edit]) -> Result<String, 
 }
 
 fn rename(entry: &CstObject, from: &str, to: &str) -> Result<(), String> {
-    let member = entry.get(from).ok_or_else(|| format!("no member `{from}`"))?;
+    let member = entry
+        .get(from)
+        .ok_or_else(|| format!("no member `{from}`"))?;
     let name = member.name().and_then(|name| name.as_string_lit());
     let name = name.ok_or_else(|| format!("`{from}` is not a string"))?;
     name.set_raw_value(format!("\"{to}\""));
@@ -142,7 +156,9 @@ fn input(value: &Value) -> CstInputValue {
         Value::String(text) => CstInputValue::String(text.clone()),
         Value::Array(items) => CstInputValue::Array(items.iter().map(input).collect()),
         Value::Object(members) => {
-            let members = members.iter().map(|(name, value)| (name.clone(), input(value)));
+            let members = members
+                .iter()
+                .map(|(name, value)| (name.clone(), input(value)));
             CstInputValue::Object(members.collect())
         }
     }
@@ -161,9 +177,7 @@ fn apply_to_toml(text: &str, path: &[String], edits: &[Edit]) -> Result<String, 
             Edit::Rename(from, to) => rename_in_toml(table, from, to)?,
             Edit::PrependArgs(words) => {
                 if let Some(args) = table.get_mut("args").and_then(Item::as_array_mut) {
-                    for (index, word) in words.iter().enumerate() {
-                        args.insert(index, word.as_str());
-                    }
+                    prepend_to_array(args, words);
                 } else {
                     set(table, "args", &json!(words));
                 }
@@ -171,6 +185,26 @@ fn apply_to_toml(text: &str, path: &[String], edits: &[Edit]) -> Result<String, 
         }
     }
     Ok(document.to_string())
+}
+
+/// Inserts words, and lays them out as the element that was the first.
+fn prepend_to_array(args: &mut toml_edit::Array, words: &[String]) {
+    let first = args.get(0).map(|it| it.decor().clone()).unwrap_or_default();
+    let prefix = first
+        .prefix()
+        .and_then(|it| it.as_str())
+        .unwrap_or_default();
+    // On one line there is a space between elements, and none before the first one.
+    let between = if prefix.contains('\n') { prefix } else { " " }.to_owned();
+    for (index, word) in words.iter().enumerate() {
+        args.insert(index, word.as_str());
+    }
+    for index in 0..=words.len() {
+        if let Some(element) = args.get_mut(index) {
+            let prefix = if index == 0 { prefix } else { &between };
+            element.decor_mut().set_prefix(prefix);
+        }
+    }
 }
 
 fn set(table: &mut dyn TableLike, key: &str, value: &Value) {
@@ -189,7 +223,10 @@ fn set(table: &mut dyn TableLike, key: &str, value: &Value) {
 
 fn rename_in_toml(table: &mut dyn TableLike, from: &str, to: &str) -> Result<(), String> {
     let missing = || format!("no member `{from}`");
-    let decor = table.key(from).map(|key| key.leaf_decor().clone()).ok_or_else(missing)?;
+    let decor = table
+        .key(from)
+        .map(|key| key.leaf_decor().clone())
+        .ok_or_else(missing)?;
     let item = table.remove(from).ok_or_else(missing)?;
     let key = Key::new(to).with_leaf_decor(decor);
     table.entry_format(&key).or_insert(item);
@@ -201,13 +238,19 @@ fn toml_value(value: &Value) -> Option<toml_edit::Value> {
         Value::Bool(value) => (*value).into(),
         Value::String(text) => text.as_str().into(),
         Value::Number(number) => number.as_i64()?.into(),
-        Value::Array(items) => items.iter().map(toml_value).collect::<Option<toml_edit::Array>>()?.into(),
+        Value::Array(items) => items
+            .iter()
+            .map(toml_value)
+            .collect::<Option<toml_edit::Array>>()?
+            .into(),
         Value::Null | Value::Object(_) => return None,
     })
 }
 
 fn table_value(table: &dyn TableLike) -> Value {
-    let members = table.iter().map(|(key, item)| (key.to_owned(), item_value(item)));
+    let members = table
+        .iter()
+        .map(|(key, item)| (key.to_owned(), item_value(item)));
     Value::Object(members.collect())
 }
 
@@ -277,9 +320,15 @@ mod tests {
             ],
         );
 
-        assert!(changed.contains(r#""command": "npx", // the command"#), "{changed}");
+        assert!(
+            changed.contains(r#""command": "npx", // the command"#),
+            "{changed}"
+        );
         assert!(changed.contains("// my servers"), "{changed}");
-        assert!(changed.contains(r#""other": {"command": "b"}"#), "{changed}");
+        assert!(
+            changed.contains(r#""other": {"command": "b"}"#),
+            "{changed}"
+        );
         let (_, entry) = find_entry(&changed, FileFormat::Json, None, "files").unwrap();
         assert_eq!(entry["args"], json!(["-y", "files"]));
     }
@@ -290,7 +339,10 @@ mod tests {
 
         let changed = edited(text, FileFormat::Json, &[Edit::Rename("url", "serverUrl")]);
 
-        assert_eq!(changed, r#"{"mcpServers": {"files": {"serverUrl": "https://a.example", "x": 1}}}"#);
+        assert_eq!(
+            changed,
+            r#"{"mcpServers": {"files": {"serverUrl": "https://a.example", "x": 1}}}"#
+        );
     }
 
     #[test]
@@ -311,12 +363,31 @@ mod tests {
     }
 
     #[test]
+    fn a_list_of_several_lines_stays_one() {
+        let text = "[mcp_servers.files]\nargs = [\n  \"a\",\n]\n";
+
+        let changed = edited(
+            text,
+            FileFormat::Toml,
+            &[Edit::PrependArgs(vec!["-y".into()])],
+        );
+
+        assert_eq!(
+            changed,
+            "[mcp_servers.files]\nargs = [\n  \"-y\",\n  \"a\",\n]\n"
+        );
+    }
+
+    #[test]
     fn toml_members_are_renamed() {
         let text = "[mcp_servers.files]\nserverUrl = \"https://a.example\"\n";
 
         let changed = edited(text, FileFormat::Toml, &[Edit::Rename("serverUrl", "url")]);
 
-        assert_eq!(changed, "[mcp_servers.files]\nurl = \"https://a.example\"\n");
+        assert_eq!(
+            changed,
+            "[mcp_servers.files]\nurl = \"https://a.example\"\n"
+        );
     }
 
     #[test]

@@ -50,8 +50,12 @@ impl ConfigCheck {
     /// With a sentence, if the entry cannot be read again.
     pub(crate) fn read(server: &ConfiguredServer, redirect: Option<&str>) -> Result<Self, String> {
         let file = server.file.display();
-        let text = std::fs::read_to_string(&server.file).map_err(|error| format!("{file}: {error}"))?;
-        let project = server.project.as_ref().map(|it| it.to_string_lossy().into_owned());
+        let text =
+            std::fs::read_to_string(&server.file).map_err(|error| format!("{file}: {error}"))?;
+        let project = server
+            .project
+            .as_ref()
+            .map(|it| it.to_string_lossy().into_owned());
         let format = FileFormat::of(&server.file);
         let found = find_entry(&text, format, project.as_deref(), &server.name);
         let (path, entry) = found.map_err(|why| format!("{file}: {why}"))?;
@@ -59,7 +63,8 @@ impl ConfigCheck {
         let search: Vec<PathBuf> = std::env::split_paths(&search).collect();
         let is_found = |program: &str| {
             let is_path = Path::new(program).components().count() > 1;
-            (is_path && Path::new(program).is_file()) || programs::find_in(program, &search).is_some()
+            (is_path && Path::new(program).is_file())
+                || programs::find_in(program, &search).is_some()
         };
         let surroundings = Surroundings {
             is_found: &is_found,
@@ -83,7 +88,10 @@ impl ConfigCheck {
                 self.server.file.display(),
                 self.server.name
             );
-            problem.finding.clone().mend(format!("{} Or: {how}", problem.finding.code.mend))
+            problem
+                .finding
+                .clone()
+                .mend(format!("{} Or: {how}", problem.finding.code.mend))
         };
         self.problems.iter().map(mend).collect()
     }
@@ -94,7 +102,11 @@ impl ConfigCheck {
     ///
     /// With a sentence, if the file cannot be changed.
     fn mended(&self) -> Result<String, String> {
-        let edits: Vec<_> = self.problems.iter().flat_map(|it| it.edits.clone()).collect();
+        let edits: Vec<_> = self
+            .problems
+            .iter()
+            .flat_map(|it| it.edits.clone())
+            .collect();
         let format = FileFormat::of(&self.server.file);
         apply(&self.text, format, &self.path, &edits)
     }
@@ -130,10 +142,15 @@ impl ConfigCheck {
             return Ok(fix);
         }
         let backup = write::replace(&self.server.file, &self.text, &mended);
-        let backup = backup.map_err(|error| Failure::other(format!("failed to write {file}")).caused_by(error))?;
+        let backup = backup
+            .map_err(|error| Failure::other(format!("failed to write {file}")).caused_by(error))?;
         fix.backup = Some(backup.display().to_string());
         if !output.is_json() {
-            output.line(format!("changed {}; the old file is {}", visible_line(&file), backup.display()))?;
+            output.line(format!(
+                "changed {}; the old file is {}",
+                visible_line(&file),
+                backup.display()
+            ))?;
         }
         Ok(fix)
     }
@@ -176,12 +193,18 @@ impl Fix {
 fn ask(file: &str) -> Result<bool, Failure> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
-        eprintln!("bowline: {} was not changed; pass --yes to change it", visible_line(file));
+        eprintln!(
+            "bowline: {} was not changed; pass --yes to change it",
+            visible_line(file)
+        );
         return Ok(false);
     }
     eprint!("change the file? [y/N] ");
     std::io::stderr().flush()?;
     let mut answer = String::new();
     stdin.lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    Ok(matches!(
+        answer.trim().to_ascii_lowercase().as_str(),
+        "y" | "yes"
+    ))
 }

@@ -70,15 +70,27 @@ fn command_problems(
         let what = format!("`command` contains the arguments: `{command}`.");
         problems.push(Problem {
             finding: Finding::new(&codes::CONFIG_WORDS, what),
-            edits: vec![Edit::Set("command", json!(first)), Edit::PrependArgs(rest.clone())],
+            edits: vec![
+                Edit::Set("command", json!(first)),
+                Edit::PrependArgs(rest.clone()),
+            ],
         });
         (program, prepended) = (first, rest);
     }
     let args = entry.get("args").and_then(Value::as_array);
     let args = args.map(Vec::as_slice).unwrap_or_default();
-    let is_first = |it: &&str| matches!(*it, "-y" | "--yes" | "-c" | "--call" | "--no" | "--no-install");
+    let is_first = |it: &&str| {
+        matches!(
+            *it,
+            "-y" | "--yes" | "-c" | "--call" | "--no" | "--no-install"
+        )
+    };
     let texts = args.iter().filter_map(Value::as_str);
-    let has_answer = prepended.iter().map(String::as_str).chain(texts).any(|it| is_first(&it));
+    let has_answer = prepended
+        .iter()
+        .map(String::as_str)
+        .chain(texts)
+        .any(|it| is_first(&it));
     if matches!(program.as_str(), "npx" | "npx.cmd") && !has_answer {
         let what = "`npx` asks whether to install the package, and nobody answers.";
         problems.push(Problem {
@@ -102,9 +114,15 @@ fn command_problems(
     problems
 }
 
-fn url_problems(host: HostKind, entry: &Map<String, Value>, redirect: Option<&str>) -> Vec<Problem> {
+fn url_problems(
+    host: HostKind,
+    entry: &Map<String, Value>,
+    redirect: Option<&str>,
+) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let url = URL_KEYS.iter().find_map(|key| Some((*key, entry.get(*key)?.as_str()?)));
+    let url = URL_KEYS
+        .iter()
+        .find_map(|key| Some((*key, entry.get(*key)?.as_str()?)));
     let Some((key, url)) = url else {
         return problems;
     };
@@ -119,7 +137,10 @@ fn url_problems(host: HostKind, entry: &Map<String, Value>, redirect: Option<&st
         _ => Some("url"),
     };
     if let Some(wanted) = wanted.filter(|wanted| *wanted != key) {
-        let what = format!("{} reads the URL of a server from `{wanted}`, not from `{key}`.", host.title());
+        let what = format!(
+            "{} reads the URL of a server from `{wanted}`, not from `{key}`.",
+            host.title()
+        );
         problems.push(Problem {
             finding: Finding::new(&codes::CONFIG_URL_KEY, what),
             edits: vec![Edit::Rename(key, wanted)],
@@ -128,8 +149,20 @@ fn url_problems(host: HostKind, entry: &Map<String, Value>, redirect: Option<&st
     let key = wanted.unwrap_or(key);
     if !entry.contains_key("type") {
         let kind = match (host, is_sse) {
-            (HostKind::ClaudeCode | HostKind::VsCode | HostKind::VsCodeInsiders | HostKind::Crush, false) => "http",
-            (HostKind::ClaudeCode | HostKind::VsCode | HostKind::VsCodeInsiders | HostKind::Crush, true) => "sse",
+            (
+                HostKind::ClaudeCode
+                | HostKind::VsCode
+                | HostKind::VsCodeInsiders
+                | HostKind::Crush,
+                false,
+            ) => "http",
+            (
+                HostKind::ClaudeCode
+                | HostKind::VsCode
+                | HostKind::VsCodeInsiders
+                | HostKind::Crush,
+                true,
+            ) => "sse",
             (HostKind::Cline | HostKind::ClineCli, false) => "streamableHttp",
             (HostKind::Roo, false) => "streamable-http",
             (HostKind::Roo, true) => "sse",
@@ -151,7 +184,10 @@ fn url_problems(host: HostKind, entry: &Map<String, Value>, redirect: Option<&st
 }
 
 fn missing_type(host: HostKind, kind: &str) -> Problem {
-    let what = format!("The entry has no `type`, and {} then does not connect over the right transport.", host.title());
+    let what = format!(
+        "The entry has no `type`, and {} then does not connect over the right transport.",
+        host.title()
+    );
     Problem {
         finding: Finding::new(&codes::CONFIG_TYPE, what),
         edits: vec![Edit::Set("type", json!(kind))],
@@ -189,26 +225,48 @@ mod tests {
     use super::*;
 
     /// The codes and edits of an entry. `npx` is in the PATH, and `uvx` elsewhere.
-    fn judge(host: HostKind, entry: &Value, redirect: Option<&str>) -> Vec<(&'static str, Vec<Edit>)> {
+    fn judge(
+        host: HostKind,
+        entry: &Value,
+        redirect: Option<&str>,
+    ) -> Vec<(&'static str, Vec<Edit>)> {
         let surroundings = Surroundings {
             is_found: &|program| program == "npx",
             find_elsewhere: &|program| (program == "uvx").then(|| "/opt/bin/uvx".to_owned()),
             redirect,
         };
         let problems = problems(host, entry.as_object().unwrap(), &surroundings);
-        problems.into_iter().map(|it| (it.finding.code.name, it.edits)).collect()
+        problems
+            .into_iter()
+            .map(|it| (it.finding.code.name, it.edits))
+            .collect()
     }
 
     #[test]
     fn healthy_entries_have_no_problems() {
         for (host, entry) in [
-            (HostKind::ClaudeDesktop, json!({"command": "npx", "args": ["-y", "server"]})),
-            (HostKind::ClaudeCode, json!({"type": "http", "url": "https://a.example/mcp"})),
+            (
+                HostKind::ClaudeDesktop,
+                json!({"command": "npx", "args": ["-y", "server"]}),
+            ),
+            (
+                HostKind::ClaudeCode,
+                json!({"type": "http", "url": "https://a.example/mcp"}),
+            ),
             (HostKind::Cursor, json!({"url": "https://a.example/mcp"})),
-            (HostKind::Windsurf, json!({"serverUrl": "https://a.example/mcp", "disabled": false})),
-            (HostKind::GeminiCli, json!({"httpUrl": "https://a.example/mcp"})),
+            (
+                HostKind::Windsurf,
+                json!({"serverUrl": "https://a.example/mcp", "disabled": false}),
+            ),
+            (
+                HostKind::GeminiCli,
+                json!({"httpUrl": "https://a.example/mcp"}),
+            ),
             (HostKind::GeminiCli, json!({"url": "https://a.example/sse"})),
-            (HostKind::Plain, json!({"serverUrl": "https://a.example/mcp"})),
+            (
+                HostKind::Plain,
+                json!({"serverUrl": "https://a.example/mcp"}),
+            ),
             (HostKind::Cursor, json!({"command": "${TOOLS}/my server"})),
         ] {
             assert_eq!(judge(host, &entry, None), [], "{entry}");
@@ -229,11 +287,28 @@ mod tests {
 
     #[test]
     fn a_program_that_is_elsewhere_gets_its_path_and_npx_gets_an_answer() {
-        let uvx = judge(HostKind::Cursor, &json!({"command": "uvx", "args": ["x"]}), None);
-        let npx = judge(HostKind::Cursor, &json!({"command": "npx", "args": ["x"]}), None);
+        let uvx = judge(
+            HostKind::Cursor,
+            &json!({"command": "uvx", "args": ["x"]}),
+            None,
+        );
+        let npx = judge(
+            HostKind::Cursor,
+            &json!({"command": "npx", "args": ["x"]}),
+            None,
+        );
 
-        assert_eq!(uvx, [("config-path", vec![Edit::Set("command", json!("/opt/bin/uvx"))])]);
-        assert_eq!(npx, [("config-npx", vec![Edit::PrependArgs(vec!["-y".into()])])]);
+        assert_eq!(
+            uvx,
+            [(
+                "config-path",
+                vec![Edit::Set("command", json!("/opt/bin/uvx"))]
+            )]
+        );
+        assert_eq!(
+            npx,
+            [("config-npx", vec![Edit::PrependArgs(vec!["-y".into()])])]
+        );
     }
 
     #[test]
@@ -264,7 +339,10 @@ mod tests {
             found,
             [
                 ("config-disabled", vec![Edit::Set("disabled", json!(false))]),
-                ("config-redirect", vec![Edit::Set("url", json!("https://a.example/mcp"))]),
+                (
+                    "config-redirect",
+                    vec![Edit::Set("url", json!("https://a.example/mcp"))]
+                ),
             ]
         );
     }

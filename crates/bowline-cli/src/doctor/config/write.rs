@@ -49,7 +49,9 @@ fn copy_beside(file: &Path) -> io::Result<PathBuf> {
             Err(error) => return Err(error),
         }
     }
-    Err(io::Error::other(format!("there are {MAX_BACKUPS} backups of it already")))
+    Err(io::Error::other(format!(
+        "there are {MAX_BACKUPS} backups of it already"
+    )))
 }
 
 fn beside(file: &Path, suffix: &str) -> PathBuf {
@@ -66,7 +68,8 @@ mod tests {
     use super::*;
 
     fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("bowline-write-{}-{name}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("bowline-write-{}-{name}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         folder
     }
@@ -117,7 +120,10 @@ mod tests {
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(&file).unwrap(), "two");
         for path in [&file, &backup] {
-            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+            assert_eq!(
+                fs::metadata(path).unwrap().permissions().mode() & 0o777,
+                0o600
+            );
         }
         fs::remove_dir_all(folder).unwrap();
     }

@@ -65,7 +65,11 @@ pub(crate) enum CancelOutcome {
 }
 
 /// Calls the tool, and cancels the call.
-pub(crate) async fn cancel(link: &mut Link<'_>, call: &CancelCall, patience: Patience) -> CancelFacts {
+pub(crate) async fn cancel(
+    link: &mut Link<'_>,
+    call: &CancelCall,
+    patience: Patience,
+) -> CancelFacts {
     let (how, outcome, next_request) = match &mut link.way {
         Way::Stdio(process, dialect) => {
             let (outcome, next) = cancel_over_stdio(process, dialect, call, patience).await;
@@ -113,24 +117,38 @@ async fn cancel_over_stdio(
     let cancelled = notification("notifications/cancelled", &cancelled);
     let cancelled_at = Instant::now();
     if let Err(failure) = process.write(&cancelled, patience.answer).await {
-        return (CancelOutcome::Failed(failure.to_string()), Some(failure.to_string()));
+        return (
+            CancelOutcome::Failed(failure.to_string()),
+            Some(failure.to_string()),
+        );
     }
     call.had_progress_before_cancel = call.progress > 0;
-    let fence = if dialect.is_modern() { "server/discover" } else { "ping" };
+    let fence = if dialect.is_modern() {
+        "server/discover"
+    } else {
+        "ping"
+    };
     process.others.clear();
-    let fenced = process.request(dialect, fence, json!({}), patience.answer).await;
-    let crossed: Vec<Value> = process.others.drain(..).collect();
-    crossed.iter().for_each(|message| call.see(message));
+    let fenced = process
+        .request(dialect, fence, json!({}), patience.answer)
+        .await;
+    let crossed: Vec<_> = process.others.drain(..).collect();
+    for (at, message) in &crossed {
+        call.see(*at, message);
+    }
     if let Err(failure) = fenced {
-        return (CancelOutcome::Failed(failure.to_string()), Some(failure.to_string()));
+        return (
+            CancelOutcome::Failed(failure.to_string()),
+            Some(failure.to_string()),
+        );
     }
     match &call.answer {
         // It may have crossed the cancel, unless the server took longer than that.
-        Some(Reply::Result(_)) if cancelled_at.elapsed() < CROSSING => {
+        Some((at, Reply::Result(_))) if at.saturating_duration_since(cancelled_at) < CROSSING => {
             return (CancelOutcome::TooFast, None);
         }
-        Some(Reply::Result(_)) => return (CancelOutcome::Answered, None),
-        Some(Reply::Error { .. }) => return (CancelOutcome::Stopped, None),
+        Some((_, Reply::Result(_))) => return (CancelOutcome::Answered, None),
+        Some((_, Reply::Error { .. })) => return (CancelOutcome::Stopped, None),
         None => call.progress = 0,
     }
     let ended = watch(process, &mut call, Instant::now() + patience.cancel).await;
@@ -144,7 +162,8 @@ struct Watch {
     id: u64,
     progress: usize,
     had_progress_before_cancel: bool,
-    answer: Option<Reply>,
+    /// With the time at which it arrived.
+    answer: Option<(Instant, Reply)>,
 }
 
 impl Watch {
@@ -157,18 +176,18 @@ impl Watch {
         }
     }
 
-    fn see(&mut self, message: &Value) {
+    fn see(&mut self, at: Instant, message: &Value) {
         let is_progress = message["method"] == "notifications/progress";
         if is_progress && message["params"]["progressToken"] == PROGRESS_TOKEN {
             self.progress += 1;
         } else if let Some(reply) = Reply::of(message, self.id) {
-            self.answer = Some(reply);
+            self.answer = Some((at, reply));
         }
     }
 
     /// The outcome of a call that was over before it was cancelled.
     fn early_outcome(&self) -> Option<CancelOutcome> {
-        Some(match self.answer.as_ref()? {
+        Some(match &self.answer.as_ref()?.1 {
             Reply::Result(result) if result["isError"] == true => {
                 let text = result["content"][0]["text"].as_str().unwrap_or_default();
                 CancelOutcome::Failed(format!("the tool reported an error: {text}"))
@@ -181,8 +200,8 @@ impl Watch {
     /// The outcome of a call that was cancelled.
     fn late_outcome(&self) -> CancelOutcome {
         match (&self.answer, self.progress) {
-            (Some(Reply::Result(_)), _) => CancelOutcome::Answered,
-            (Some(Reply::Error { .. }), _) => CancelOutcome::Stopped,
+            (Some((_, Reply::Result(_))), _) => CancelOutcome::Answered,
+            (Some((_, Reply::Error { .. })), _) => CancelOutcome::Stopped,
             (None, 1..) => CancelOutcome::ProgressWentOn,
             (None, 0) if self.had_progress_before_cancel => CancelOutcome::ProgressStopped,
             (None, 0) => CancelOutcome::Silent,
@@ -191,10 +210,14 @@ impl Watch {
 }
 
 /// Reads messages until the call is answered or the deadline has passed.
-async fn watch(process: &mut StdioProcess, call: &mut Watch, deadline: Instant) -> Result<(), StdioFailure> {
+async fn watch(
+    process: &mut StdioProcess,
+    call: &mut Watch,
+    deadline: Instant,
+) -> Result<(), StdioFailure> {
     while call.answer.is_none() {
         match process.next_message(deadline, Duration::ZERO).await {
-            Ok(message) => call.see(&message),
+            Ok((at, message)) => call.see(at, &message),
             Err(StdioFailure::TimedOut(_)) => return Ok(()),
             Err(failure) => return Err(failure),
         }
@@ -207,7 +230,8 @@ async fn cancel_over_modern_http(link: &mut HttpLink<'_>, call: &CancelCall) -> 
     link.last_id += CALL_ID;
     let (request, mut outgoing) = link.prepare("tools/call", params(call));
     mirror_arguments(call, &mut outgoing);
-    let after = cancel_by_closing(link.endpoint, &outgoing, request.id, PROGRESS_TOKEN, START).await;
+    let after =
+        cancel_by_closing(link.endpoint, &outgoing, request.id, PROGRESS_TOKEN, START).await;
     match after {
         AfterClose::Answered => CancelOutcome::Answered,
         AfterClose::ProgressWentOn => CancelOutcome::ProgressWentOn,
@@ -278,8 +302,17 @@ fn duration_arguments(schema: &Value) -> Option<serde_json::Map<String, Value>> 
     (!arguments.is_empty()).then_some(arguments)
 }
 
-const SLOW_NAMES: [&str; 6] = ["slow", "sleep", "wait", "delay", "long-running", "longrunning"];
-const DURATION_NAMES: [&str; 7] = ["second", "duration", "delay", "milli", "ms", "sleep", "wait"];
+const SLOW_NAMES: [&str; 6] = [
+    "slow",
+    "sleep",
+    "wait",
+    "delay",
+    "long-running",
+    "longrunning",
+];
+const DURATION_NAMES: [&str; 7] = [
+    "second", "duration", "delay", "milli", "ms", "sleep", "wait",
+];
 
 /// Over which progress is recognized. No other message contains it.
 pub(crate) const PROGRESS_TOKEN: &str = "bowline-doctor-progress";
@@ -294,7 +327,7 @@ const CROSSING: Duration = Duration::from_millis(100);
 mod tests {
     use super::*;
 
-    fn tool(name: &str, read_only: bool, schema: Value) -> Value {
+    fn tool(name: &str, read_only: bool, schema: &Value) -> Value {
         json!({"name": name, "annotations": {"readOnlyHint": read_only}, "inputSchema": schema})
     }
 
@@ -302,14 +335,17 @@ mod tests {
     fn a_slow_read_only_tool_is_chosen_with_a_duration() {
         let schema = json!({"type": "object", "properties": {"seconds": {"type": "number"}}, "required": ["seconds"]});
         let tools = [
-            tool("echo", true, schema.clone()),
-            tool("slow_delete", false, schema.clone()),
-            tool("slow", true, schema),
+            tool("echo", true, &schema),
+            tool("slow_delete", false, &schema),
+            tool("slow", true, &schema),
         ];
 
         let call = choose_tool(&tools).unwrap();
 
-        assert_eq!((call.tool.as_str(), call.arguments), ("slow", json!({"seconds": 30})));
+        assert_eq!(
+            (call.tool.as_str(), call.arguments),
+            ("slow", json!({"seconds": 30}))
+        );
     }
 
     #[test]
@@ -320,29 +356,38 @@ mod tests {
             "required": ["path"],
         });
 
-        assert_eq!(choose_tool(&[tool("wait", true, schema.clone())]), None);
-        assert_eq!(choose_tool(&[tool("wait", true, json!({"type": "object"}))]), None);
+        assert_eq!(choose_tool(&[tool("wait", true, &schema)]), None);
+        assert_eq!(
+            choose_tool(&[tool("wait", true, &json!({"type": "object"}))]),
+            None
+        );
         let mut optional = schema;
         optional["required"] = json!([]);
-        let call = choose_tool(&[tool("wait", true, optional)]).unwrap();
+        let call = choose_tool(&[tool("wait", true, &optional)]).unwrap();
         assert_eq!(call.arguments, json!({"delay_ms": 30_000}));
     }
 
     #[test]
     fn a_result_after_the_cancel_means_that_it_was_ignored() {
         let mut call = Watch::new(7);
-        call.see(&json!({"jsonrpc": "2.0", "id": 7, "result": {}}));
+        call.see(
+            Instant::now(),
+            &json!({"jsonrpc": "2.0", "id": 7, "result": {}}),
+        );
         assert_eq!(call.late_outcome(), CancelOutcome::Answered);
 
         let mut call = Watch::new(7);
-        call.see(&json!({"jsonrpc": "2.0", "id": 7, "error": {"code": -32800, "message": ""}}));
+        call.see(
+            Instant::now(),
+            &json!({"jsonrpc": "2.0", "id": 7, "error": {"code": -32800, "message": ""}}),
+        );
         assert_eq!(call.late_outcome(), CancelOutcome::Stopped);
 
         let mut call = Watch::new(7);
         call.had_progress_before_cancel = true;
         assert_eq!(call.late_outcome(), CancelOutcome::ProgressStopped);
         let progress = json!({"method": "notifications/progress", "params": {"progressToken": PROGRESS_TOKEN}});
-        call.see(&progress);
+        call.see(Instant::now(), &progress);
         assert_eq!(call.late_outcome(), CancelOutcome::ProgressWentOn);
     }
 }

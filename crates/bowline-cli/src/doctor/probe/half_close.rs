@@ -56,14 +56,29 @@ pub(crate) async fn cancel_by_closing(
             Some(status) => AfterClose::Failed(format!("status {status}")),
         };
     }
-    if !matches!(tokio::time::timeout(endpoint.patience.answer, io.shutdown()).await, Ok(Ok(()))) {
+    if !matches!(
+        tokio::time::timeout(endpoint.patience.answer, io.shutdown()).await,
+        Ok(Ok(()))
+    ) {
         return AfterClose::Failed("the connection could not be closed".to_owned());
     }
     let after = receive(&mut io, endpoint.patience.cancel, id, token).await;
     match after {
-        Received { is_answered: true, has_result: true, .. } => AfterClose::Answered,
-        Received { is_answered: true, .. } | Received { is_closed: true, .. } => AfterClose::Closed,
-        Received { has_late_progress: true, .. } => AfterClose::ProgressWentOn,
+        Received {
+            is_answered: true,
+            has_result: true,
+            ..
+        } => AfterClose::Answered,
+        Received {
+            is_answered: true, ..
+        }
+        | Received {
+            is_closed: true, ..
+        } => AfterClose::Closed,
+        Received {
+            has_late_progress: true,
+            ..
+        } => AfterClose::ProgressWentOn,
         _ => AfterClose::Silent,
     }
 }
@@ -117,9 +132,13 @@ async fn receive(io: &mut Box<dyn Io>, limit: Duration, id: u64, token: &str) ->
 }
 
 fn find_id(text: &str, id: u64) -> Option<usize> {
-    [format!("\"id\":{id}"), format!("\"id\": {id}"), format!("\"id\":\"{id}\"")]
-        .iter()
-        .find_map(|needle| text.find(needle))
+    [
+        format!("\"id\":{id}"),
+        format!("\"id\": {id}"),
+        format!("\"id\":\"{id}\""),
+    ]
+    .iter()
+    .find_map(|needle| text.find(needle))
 }
 
 fn status(text: &str) -> Option<u16> {
@@ -131,7 +150,8 @@ fn encode(endpoint: &Endpoint, outgoing: &Outgoing) -> Vec<u8> {
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let host = uri.authority().map_or("", |it| it.as_str());
     let host = host.rsplit('@').next().unwrap_or_default();
-    let mut request = format!("{} {path} HTTP/1.1\r\nhost: {host}\r\n", outgoing.method).into_bytes();
+    let mut request =
+        format!("{} {path} HTTP/1.1\r\nhost: {host}\r\n", outgoing.method).into_bytes();
     let mut headers = endpoint.headers.clone();
     headers.extend(outgoing.headers.clone());
     for (name, value) in &headers {
@@ -140,7 +160,8 @@ fn encode(endpoint: &Endpoint, outgoing: &Outgoing) -> Vec<u8> {
         request.extend_from_slice(value.as_bytes());
         request.extend_from_slice(b"\r\n");
     }
-    request.extend_from_slice(format!("content-length: {}\r\n\r\n", outgoing.body.len()).as_bytes());
+    request
+        .extend_from_slice(format!("content-length: {}\r\n\r\n", outgoing.body.len()).as_bytes());
     request.extend_from_slice(&outgoing.body);
     request
 }
@@ -153,7 +174,10 @@ mod tests {
 
     #[test]
     fn an_answer_is_found_by_its_id() {
-        assert_eq!(find_id(r#"data: {"id": 770001,"result":{}}"#, 770_001), Some(7));
+        assert_eq!(
+            find_id(r#"data: {"id": 770001,"result":{}}"#, 770_001),
+            Some(7)
+        );
         assert_eq!(find_id(r#"{"id":77}"#, 770_001), None);
         assert_eq!(status("HTTP/1.1 404 Not Found\r\n"), Some(404));
         assert_eq!(status("HTTP/2"), None);

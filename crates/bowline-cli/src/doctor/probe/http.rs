@@ -183,12 +183,17 @@ impl Endpoint {
     }
 
     /// Sends a request on a new connection, and returns the status and the whole body.
-    pub(crate) async fn send_for_text(&self, outgoing: &Outgoing) -> Result<(u16, Bytes), HttpFailure> {
+    pub(crate) async fn send_for_text(
+        &self,
+        outgoing: &Outgoing,
+    ) -> Result<(u16, Bytes), HttpFailure> {
         let limit = self.patience.answer;
         let exchange = async {
             let (response, _connection) = self.start(outgoing).await?;
             let status = response.status().as_u16();
-            let body = Limited::new(response.into_body(), MAX_DOCUMENT).collect().await;
+            let body = Limited::new(response.into_body(), MAX_DOCUMENT)
+                .collect()
+                .await;
             let body = body.map_err(|error| HttpFailure::Broken(error.to_string()))?;
             Ok((status, body.to_bytes()))
         };
@@ -235,14 +240,18 @@ async fn send_on(
     if opened.is_http2 {
         *request.uri_mut() = uri.clone();
         request.headers_mut().remove(HOST);
-        let (mut send, connection) = http2::handshake(TokioExecutor::new(), io).await.map_err(broken)?;
+        let (mut send, connection) = http2::handshake(TokioExecutor::new(), io)
+            .await
+            .map_err(broken)?;
         let task = ConnectionTask(tokio::spawn(async move { drop(connection.await) }));
         let response = send.send_request(request).await.map_err(broken)?;
         return Ok((response, task));
     }
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     *request.uri_mut() = path.parse().unwrap_or_default();
-    let host = uri.authority().map(|it| it.as_str().rsplit('@').next().unwrap_or_default());
+    let host = uri
+        .authority()
+        .map(|it| it.as_str().rsplit('@').next().unwrap_or_default());
     if let Some(Ok(host)) = host.map(HeaderValue::from_str) {
         request.headers_mut().entry(HOST).or_insert(host);
     }
@@ -263,7 +272,9 @@ async fn read(response: Response<Incoming>, id: Option<u64>) -> HttpOutcome {
         at: SystemTime::now(),
     };
     let mut events = EventReader::new();
-    let is_stream = answer.media_type().is_some_and(|media| media == "text/event-stream");
+    let is_stream = answer
+        .media_type()
+        .is_some_and(|media| media == "text/event-stream");
     let mut all = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| HttpFailure::Broken(causes(&error)))?;

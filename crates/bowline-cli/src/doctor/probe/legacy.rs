@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bowline::exchange::Dialect;
+use bowline_core::sse;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -82,14 +83,23 @@ pub(crate) async fn examine_session(endpoint: &Endpoint, handshake: &Handshake) 
         outgoing
     };
     let initialized = notification("notifications/initialized", &Value::Null);
-    let initialized = endpoint.send(&with_state(Outgoing::message(&initialized))).await;
+    let initialized = endpoint
+        .send(&with_state(Outgoing::message(&initialized)))
+        .await;
     let mut facts = SessionFacts {
         id: handshake.session_id(),
         initialized: Some(initialized),
         ..SessionFacts::default()
     };
     let dialect = handshake.dialect().unwrap_or(handshake.offered);
-    let ping = |id| with_state(Outgoing::post(&Request::new(id, dialect, "ping", json!({}))));
+    let ping = |id| {
+        with_state(Outgoing::post(&Request::new(
+            id,
+            dialect,
+            "ping",
+            json!({}),
+        )))
+    };
     for id in PINGS {
         facts.requests.push(endpoint.send(&ping(id)).await);
     }
@@ -115,6 +125,29 @@ pub(crate) async fn end_session(
 /// Returns whether an answer means that the server does not know the session.
 pub(crate) fn is_session_unknown(answer: &HttpAnswer) -> bool {
     matches!(answer.status, 400 | 404) && answer.reply(0).is_none_or(|it| it.result().is_none())
+}
+
+/// Returns whether a GET of the URL opens the transport of the oldest revision: a stream whose first event names the
+/// endpoint for messages.
+pub(crate) async fn is_http_sse(endpoint: &Endpoint) -> bool {
+    let deadline = Instant::now() + endpoint.patience.stream;
+    let outgoing = Outgoing::new(Method::GET).with("accept", "text/event-stream");
+    let Ok(Ok((response, _connection))) = timeout_at(deadline, endpoint.start(&outgoing)).await
+    else {
+        return false;
+    };
+    if !response.status().is_success() {
+        return false;
+    }
+    let mut decoder = sse::Decoder::new(sse::DecoderLimits::default());
+    let mut body = response.into_body();
+    while let Ok(Some(Ok(frame))) = timeout_at(deadline, body.frame()).await {
+        decoder.push(frame.into_data().unwrap_or_default());
+        if let Some(event) = decoder.next() {
+            return event.is_ok_and(|event| event.name.as_deref() == Some("endpoint"));
+        }
+    }
+    false
 }
 
 /// Calls a tool, posts `notifications/cancelled` after `start`, and reads the response of the call.

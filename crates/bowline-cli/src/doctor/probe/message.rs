@@ -160,11 +160,15 @@ mod tests {
 
     #[test]
     fn answers_are_found_by_their_id() {
-        let error = json!({"jsonrpc": "2.0", "id": "7", "error": {"code": -32601, "message": "no"}});
+        let error =
+            json!({"jsonrpc": "2.0", "id": "7", "error": {"code": -32601, "message": "no"}});
 
         assert_eq!(Reply::of(&error, 7).unwrap().error_code(), Some(-32601));
         assert_eq!(Reply::of(&error, 8), None);
-        assert_eq!(Reply::of(&json!({"id": 7, "method": "ping", "result": 1}), 7), None);
+        assert_eq!(
+            Reply::of(&json!({"id": 7, "method": "ping", "result": 1}), 7),
+            None
+        );
         assert!(accept_messages(b"<html>").is_empty());
         assert_eq!(accept_messages(br#"[{"jsonrpc":"2.0"},1]"#).len(), 1);
     }

@@ -37,7 +37,10 @@ pub(crate) async fn examine_authorization(endpoint: &Endpoint, refusal: &HttpAns
     let Ok(server) = Url::parse(&endpoint.uri.to_string()) else {
         return facts;
     };
-    let named = facts.challenges.iter().find_map(Challenge::resource_metadata);
+    let named = facts
+        .challenges
+        .iter()
+        .find_map(Challenge::resource_metadata);
     let urls = match named.map(Url::parse) {
         Some(Ok(url)) => vec![url],
         Some(Err(error)) => {
@@ -52,7 +55,9 @@ pub(crate) async fn examine_authorization(endpoint: &Endpoint, refusal: &HttpAns
         Some(issuer.to_owned())
     });
     if let Some(issuer) = issuer {
-        let urls = Url::parse(&issuer).map(|url| issuer_urls(&url)).unwrap_or_default();
+        let urls = Url::parse(&issuer)
+            .map(|url| issuer_urls(&url))
+            .unwrap_or_default();
         let metadata = first(endpoint, &server, urls, &mut facts.failures).await;
         facts.issuer = Some((issuer, metadata.map(|(_, metadata)| metadata)));
     }
@@ -88,12 +93,18 @@ async fn fetch(endpoint: &Endpoint, server: &Url, url: &Url) -> Result<Value, St
         patience: endpoint.patience,
     };
     let get = Outgoing::new(Method::GET).with("accept", "application/json");
-    let answer = endpoint.send_for_text(&get).await.map_err(|failure| failure.to_string())?;
+    let answer = endpoint
+        .send_for_text(&get)
+        .await
+        .map_err(|failure| failure.to_string())?;
     if answer.0 != 200 {
         return Err(format!("status {}", answer.0));
     }
     let document: Value = serde_json::from_slice(&answer.1).map_err(|_| "not JSON".to_owned())?;
-    document.is_object().then_some(document).ok_or_else(|| "not a JSON object".to_owned())
+    document
+        .is_object()
+        .then_some(document)
+        .ok_or_else(|| "not a JSON object".to_owned())
 }
 
 /// Returns whether a URL that a server named may be fetched: from the host of the server itself, or publicly over TLS.
@@ -105,10 +116,14 @@ fn may_be_fetched(server: &Url, url: &Url) -> bool {
     let is_local = match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
         Some(url::Host::Ipv4(ip)) => ip.is_loopback() || ip.is_private() || ip.is_link_local(),
-        Some(url::Host::Ipv6(ip)) => ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local(),
+        Some(url::Host::Ipv6(ip)) => {
+            ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local()
+        }
         None => return false,
     };
-    let server_is_local = server.host_str().is_some_and(|it| matches!(it, "localhost" | "127.0.0.1" | "[::1]"));
+    let server_is_local = server
+        .host_str()
+        .is_some_and(|it| matches!(it, "localhost" | "127.0.0.1" | "[::1]"));
     match is_local {
         true => server_is_local,
         false => url.scheme() == "https",
@@ -117,7 +132,11 @@ fn may_be_fetched(server: &Url, url: &Url) -> bool {
 
 /// Returns where the metadata of a protected resource may be.
 fn resource_urls(server: &Url) -> Vec<Url> {
-    well_known(server, &["/.well-known/oauth-protected-resource{path}"], true)
+    well_known(
+        server,
+        &["/.well-known/oauth-protected-resource{path}"],
+        true,
+    )
 }
 
 /// Returns where the metadata of an authorization server may be.
@@ -146,7 +165,10 @@ fn well_known(base: &Url, places: &[&str], also_at_root: bool) -> Vec<Url> {
         add(&place.replace("{path}", path));
     }
     if also_at_root {
-        add(&places.first().map(|it| it.replace("{path}", "")).unwrap_or_default());
+        add(&places
+            .first()
+            .map(|it| it.replace("{path}", ""))
+            .unwrap_or_default());
     }
     urls
 }
@@ -180,7 +202,12 @@ mod tests {
     #[test]
     fn a_public_server_cannot_send_the_doctor_into_a_private_network() {
         let public = url("https://mcp.example/mcp");
-        for refused in ["http://10.0.0.1/", "https://10.0.0.1/", "https://localhost/", "http://as.example/"] {
+        for refused in [
+            "http://10.0.0.1/",
+            "https://10.0.0.1/",
+            "https://localhost/",
+            "http://as.example/",
+        ] {
             assert!(!may_be_fetched(&public, &url(refused)), "{refused}");
         }
         assert!(may_be_fetched(&public, &url("https://as.example/")));

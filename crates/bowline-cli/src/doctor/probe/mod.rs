@@ -7,8 +7,8 @@ pub(crate) mod half_close;
 pub(crate) mod http;
 pub(crate) mod legacy;
 pub(crate) mod lists;
-pub(crate) mod socket;
 pub(crate) mod metadata;
+pub(crate) mod socket;
 pub(crate) mod source;
 pub(crate) mod stdio;
 pub(crate) mod stream;
@@ -78,11 +78,15 @@ impl<'a> Link<'a> {
         let reply = match &mut self.way {
             Way::Http(link) => link.request(method, params).await?,
             Way::Stdio(process, dialect) => {
-                let answer = process.request(dialect, method, params, patience.answer).await;
+                let answer = process
+                    .request(dialect, method, params, patience.answer)
+                    .await;
                 answer.map_err(|failure| failure.to_string())?
             }
         };
-        let is_untyped = reply.result().is_some_and(|it| it.get("resultType").is_none());
+        let is_untyped = reply
+            .result()
+            .is_some_and(|it| it.get("resultType").is_none());
         if self.dialect().is_modern() && is_untyped && !self.untyped.iter().any(|it| it == method) {
             self.untyped.push(method.to_owned());
         }

@@ -9,7 +9,9 @@ use http::Uri;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -33,7 +35,10 @@ impl Address {
         };
         let host = uri.host().filter(|host| !host.is_empty())?;
         Some(Self {
-            host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
+            host: host
+                .trim_start_matches('[')
+                .trim_end_matches(']')
+                .to_owned(),
             port: uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 }),
             is_tls,
         })
@@ -150,7 +155,8 @@ async fn secure(
     peer: SocketAddr,
 ) -> Result<Opened, ConnectFailure> {
     let other = |why: String| ConnectFailure::Tls(TlsFailure::Other(why));
-    let name = ServerName::try_from(address.host.clone()).map_err(|error| other(error.to_string()))?;
+    let name =
+        ServerName::try_from(address.host.clone()).map_err(|error| other(error.to_string()))?;
     let verifier = Arc::new(RecordingVerifier::new()?);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
@@ -163,7 +169,10 @@ async fn secure(
         Offer::Any => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
         Offer::Http1 => vec![b"http/1.1".to_vec()],
     };
-    match TlsConnector::from(Arc::new(config)).connect(name, stream).await {
+    match TlsConnector::from(Arc::new(config))
+        .connect(name, stream)
+        .await
+    {
         Ok(stream) => Ok(Opened {
             is_http2: stream.get_ref().1.alpn_protocol() == Some(b"h2"),
             io: Box::new(stream),
@@ -176,7 +185,9 @@ async fn secure(
 
 /// Returns what is wrong with a certificate, from the error of a handshake.
 fn judge(error: &io::Error) -> TlsFailure {
-    let inner = error.get_ref().and_then(|it| it.downcast_ref::<rustls::Error>());
+    let inner = error
+        .get_ref()
+        .and_then(|it| it.downcast_ref::<rustls::Error>());
     let Some(rustls::Error::InvalidCertificate(why)) = inner else {
         return TlsFailure::Other(error.to_string());
     };
@@ -212,8 +223,8 @@ impl RecordingVerifier {
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let inner = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
-        let inner = inner
-            .map_err(|error| ConnectFailure::Tls(TlsFailure::Other(error.to_string())))?;
+        let inner =
+            inner.map_err(|error| ConnectFailure::Tls(TlsFailure::Other(error.to_string())))?;
         Ok(Self {
             inner,
             expires_soon: Mutex::new(false),
@@ -221,7 +232,10 @@ impl RecordingVerifier {
     }
 
     fn expires_soon(&self) -> bool {
-        *self.expires_soon.lock().unwrap_or_else(PoisonError::into_inner)
+        *self
+            .expires_soon
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -234,12 +248,16 @@ impl ServerCertVerifier for RecordingVerifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let at = |time| (self.inner).verify_server_cert(end_entity, intermediates, name, ocsp, time);
+        let at =
+            |time| (self.inner).verify_server_cert(end_entity, intermediates, name, ocsp, time);
         let verified = at(now)?;
         // Valid now and not then: it expires in between.
         let soon = UnixTime::since_unix_epoch(Duration::from_secs(now.as_secs()) + SOON);
         let is_invalid_soon = at(soon).is_err();
-        *self.expires_soon.lock().unwrap_or_else(PoisonError::into_inner) = is_invalid_soon;
+        *self
+            .expires_soon
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = is_invalid_soon;
         Ok(verified)
     }
 
@@ -284,7 +302,10 @@ mod tests {
         assert_eq!((secure.host.as_str(), secure.port), ("::1", 443));
         assert!(secure.is_tls && secure.is_loopback());
         let plain = address("http://tools.example:8080/").unwrap();
-        assert_eq!((plain.port, plain.is_tls, plain.is_loopback()), (8080, false, false));
+        assert_eq!(
+            (plain.port, plain.is_tls, plain.is_loopback()),
+            (8080, false, false)
+        );
         assert!(address("http://localhost").unwrap().is_loopback());
         assert!(address("/mcp").is_none());
     }

@@ -18,9 +18,15 @@ pub(crate) struct SourceFacts {
 /// Sends `request`, which must change nothing.
 pub(crate) async fn examine_source(endpoint: &Endpoint, request: &Outgoing) -> SourceFacts {
     let plain = endpoint.send(request).await;
-    let origin = endpoint.send(&request.clone().with("origin", FOREIGN_ORIGIN)).await;
+    let origin = endpoint
+        .send(&request.clone().with("origin", FOREIGN_ORIGIN))
+        .await;
     let host = match endpoint.address.is_loopback() && !endpoint.address.is_tls {
-        true => Some(endpoint.send(&request.clone().with("host", FOREIGN_HOST)).await),
+        true => Some(
+            endpoint
+                .send(&request.clone().with("host", FOREIGN_HOST))
+                .await,
+        ),
         false => None,
     };
     let preflight = Outgoing::new(Method::OPTIONS)

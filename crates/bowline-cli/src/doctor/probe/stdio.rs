@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use bowline::exchange::Dialect;
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader,
+};
 use tokio::process::{Child, ChildStdin};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
@@ -33,13 +35,14 @@ pub(crate) struct StdioProcess {
     /// How long the first message took.
     pub(crate) first_message_after: Option<Duration>,
     /// Messages that were received while the process was asked for something else.
-    pub(crate) others: VecDeque<Value>,
+    pub(crate) others: VecDeque<(Instant, Value)>,
 }
 
 /// A line of stdout.
 #[derive(Debug)]
 enum Line {
-    Message(Value),
+    /// With the time at which it was read.
+    Message(Instant, Value),
     Noise(String),
     /// Longer than the limit.
     TooLong,
@@ -70,7 +73,10 @@ impl StdioProcess {
     /// If the program cannot be started.
     pub(crate) fn start(target: &CommandTarget) -> std::io::Result<Self> {
         let mut command = tokio::process::Command::from(target.command());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         command.kill_on_drop(true);
         let started = Instant::now();
         let mut child = command.spawn()?;
@@ -133,19 +139,23 @@ impl StdioProcess {
         let deadline = Instant::now() + limit;
         self.write(&request.to_json(), limit).await?;
         loop {
-            let message = self.next_message(deadline, limit).await?;
+            let (at, message) = self.next_message(deadline, limit).await?;
             if let Some(reply) = Reply::of(&message, request.id) {
                 return Ok(reply);
             }
             self.refuse_request(&message, limit).await?;
             if self.others.len() < MAX_OTHERS {
-                self.others.push_back(message);
+                self.others.push_back((at, message));
             }
         }
     }
 
     /// Writes a message.
-    pub(crate) async fn write(&mut self, message: &Value, limit: Duration) -> Result<(), StdioFailure> {
+    pub(crate) async fn write(
+        &mut self,
+        message: &Value,
+        limit: Duration,
+    ) -> Result<(), StdioFailure> {
         let Some(stdin) = &mut self.stdin else {
             return Err(self.exit_failure().await);
         };
@@ -166,14 +176,14 @@ impl StdioProcess {
         &mut self,
         deadline: Instant,
         limit: Duration,
-    ) -> Result<Value, StdioFailure> {
+    ) -> Result<(Instant, Value), StdioFailure> {
         loop {
             let line = tokio::time::timeout_at(deadline, self.lines.recv()).await;
             match line {
-                Ok(Some(Line::Message(message))) => {
-                    let elapsed = self.started.elapsed();
+                Ok(Some(Line::Message(at, message))) => {
+                    let elapsed = at.saturating_duration_since(self.started);
                     self.first_message_after.get_or_insert(elapsed);
-                    return Ok(message);
+                    return Ok((at, message));
                 }
                 Ok(Some(Line::Noise(text))) => {
                     self.noise_count += 1;
@@ -192,7 +202,11 @@ impl StdioProcess {
     }
 
     /// Answers a request of the server with an error: the doctor declares no capabilities.
-    async fn refuse_request(&mut self, message: &Value, limit: Duration) -> Result<(), StdioFailure> {
+    async fn refuse_request(
+        &mut self,
+        message: &Value,
+        limit: Duration,
+    ) -> Result<(), StdioFailure> {
         let (Some(id), Some(method)) = (message.get("id"), message["method"].as_str()) else {
             return Ok(());
         };
@@ -282,7 +296,8 @@ async fn read_messages(stdout: impl AsyncRead + Unpin, lines: mpsc::Sender<Line>
             }
         }
         for message in messages.drain(..) {
-            if lines.send(Line::Message(message)).await.is_err() {
+            let message = Line::Message(Instant::now(), message);
+            if lines.send(message).await.is_err() {
                 return;
             }
         }

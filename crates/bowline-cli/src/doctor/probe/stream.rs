@@ -28,7 +28,10 @@ pub(crate) enum StreamFacts {
 }
 
 /// Opens a modern subscription, which the server must acknowledge at once. `capabilities` are those of the server.
-pub(crate) async fn examine_subscription(link: &mut HttpLink<'_>, capabilities: &Value) -> StreamFacts {
+pub(crate) async fn examine_subscription(
+    link: &mut HttpLink<'_>,
+    capabilities: &Value,
+) -> StreamFacts {
     let Some(filter) = filter(capabilities) else {
         return StreamFacts::NotOffered("the server declares no subscriptions".to_owned());
     };
