@@ -16,10 +16,11 @@ use crate::target::{ConnectOptions, finish, split_words};
 
 /// Asks for completions of an argument of a prompt or resource template.
 ///
-/// bowline complete TARGET REFERENCE ARGUMENT [VALUE] [key=value …]
-///
 /// REFERENCE is the name of a prompt, or a URI template. `key=value` are arguments that are filled in already.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
+#[command(override_usage = "\
+bowline complete [OPTIONS] TARGET REFERENCE ARGUMENT [VALUE]
+       bowline complete [OPTIONS] REFERENCE ARGUMENT [VALUE] -- COMMAND...")]
 pub(crate) struct CompleteOptions {
     /// The server (unless there is a command after `--`), the prompt or template, the argument, and its beginning.
     #[arg(value_name = "TARGET REFERENCE ARGUMENT VALUE")]
@@ -47,15 +48,19 @@ pub(crate) async fn run(options: CompleteOptions) -> Result<Exit, Failure> {
     let output = options.output.output();
     let (target, words) = split_words(&options.words, &options.command, &options.connect)?;
     let [reference, argument, rest @ ..] = words else {
-        return Err(Failure::usage("expected a prompt or template, and an argument of it")
-            .advice("bowline ls, for the prompts and templates of the server"));
+        return Err(
+            Failure::usage("expected a prompt or template, and an argument of it")
+                .advice("bowline ls, for the prompts and templates of the server"),
+        );
     };
     let (value, context) = match rest.split_first() {
         Some((value, context)) if !value.contains('=') => (value.as_str(), context),
         _ => ("", rest),
     };
     let context = context.iter().map(|word| Argument::parse(word, &read_file));
-    let context = context.collect::<Result<Vec<_>, _>>().map_err(Failure::usage)?;
+    let context = context
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(Failure::usage)?;
     let reference: CompleteReference = match reference.contains("://") || reference.contains('{') {
         true => ResourceTemplateReference::new(reference.as_str()).into(),
         false => PromptReference::new(reference.as_str()).into(),
@@ -74,7 +79,9 @@ pub(crate) async fn run(options: CompleteOptions) -> Result<Exit, Failure> {
                 output.line(visible_line(value))?;
             }
             if completion.has_more == Some(true) {
-                let total = completion.total.map_or(String::new(), |total| format!(" of {total}"));
+                let total = completion
+                    .total
+                    .map_or(String::new(), |total| format!(" of {total}"));
                 eprintln!("bowline: the first {}{total}", completion.values.len());
             }
         }

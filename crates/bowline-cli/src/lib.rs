@@ -1,5 +1,5 @@
-//! The command `bowline`: a bridge between clients and servers, a fixture to check clients with, and a demonstration of
-//! cancellation.
+//! The command `bowline`: looks at servers, calls and watches them; a bridge between clients and servers; a fixture to
+//! check clients with; and a demonstration of cancellation.
 
 #![allow(
     clippy::print_stdout,

@@ -79,7 +79,11 @@ pub(crate) async fn run(options: PingOptions) -> Result<Exit, Failure> {
         let title = format!("connected in {} (protocol {version})", time_text(connected));
         output.line(output.style(Style::Dim, title))?;
         if latencies.count() > 0 {
-            output.line(format!("{} answers  {}", latencies.count(), latencies.summary()))?;
+            output.line(format!(
+                "{} answers  {}",
+                latencies.count(),
+                latencies.summary()
+            ))?;
             output.line(latencies.histogram(output).join("\n"))?;
         }
     }

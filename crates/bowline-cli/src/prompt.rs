@@ -21,9 +21,10 @@ use crate::status_line::StatusLine;
 use crate::target::{ConnectOptions, finish, split_words};
 
 /// Gets a prompt, and prints its messages.
-///
-/// bowline prompt TARGET NAME key=value key=@file
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
+#[command(override_usage = "\
+bowline prompt [OPTIONS] TARGET NAME [key=value]...
+       bowline prompt [OPTIONS] NAME [key=value]... -- COMMAND...")]
 pub(crate) struct PromptOptions {
     /// The server (unless there is a command after `--`), the prompt, and its arguments.
     #[arg(value_name = "TARGET NAME ARGUMENTS")]
@@ -62,9 +63,13 @@ pub(crate) async fn run(options: PromptOptions) -> Result<Exit, Failure> {
         Ok((key, Value::String(text)))
     });
     let arguments = arguments.collect::<Result<Map<_, _>, Failure>>()?;
-    let questions = options.questions.questions(&StatusLine::new(output), output)?;
+    let questions = options
+        .questions
+        .questions(&StatusLine::new(output), output)?;
     until_interrupted(async {
-        let client = target.connect(&options.connect, |it| it.host(questions.host())).await?;
+        let client = target
+            .connect(&options.connect, |it| it.host(questions.host()))
+            .await?;
         let prompts = client.list_prompts().await?;
         check(&prompts, name, &arguments, output)?;
         let result = tokio::select! {
@@ -88,10 +93,12 @@ fn check(
 ) -> Result<(), Failure> {
     let Some(prompt) = prompts.iter().find(|prompt| prompt.name == name) else {
         let failure = Failure::usage(format!("the server has no prompt `{name}`"));
-        return Err(match nearest(name, prompts.iter().map(|prompt| prompt.name.as_str())) {
-            Some(near) => failure.advice(visible_line(near)),
-            None => failure.advice("bowline ls, for the prompts of the server"),
-        });
+        return Err(
+            match nearest(name, prompts.iter().map(|prompt| prompt.name.as_str())) {
+                Some(near) => failure.advice(visible_line(near)),
+                None => failure.advice("bowline ls, for the prompts of the server"),
+            },
+        );
     };
     let declared = prompt.arguments.as_deref().unwrap_or_default();
     let with_signature = |why: String| {
@@ -101,13 +108,20 @@ fn check(
     for key in arguments.keys() {
         if !declared.iter().any(|argument| argument.name == *key) {
             let near = nearest(key, declared.iter().map(|argument| argument.name.as_str()));
-            let hint = near.map_or(String::new(), |near| format!("; did you mean `{}`?", visible_line(near)));
+            let hint = near.map_or(String::new(), |near| {
+                format!("; did you mean `{}`?", visible_line(near))
+            });
             return Err(with_signature(format!("no parameter `{key}`{hint}")));
         }
     }
-    let missing = declared.iter().find(|it| it.required == Some(true) && !arguments.contains_key(&it.name));
+    let missing = declared
+        .iter()
+        .find(|it| it.required == Some(true) && !arguments.contains_key(&it.name));
     match missing {
-        Some(argument) => Err(with_signature(format!("missing `{}`", visible_line(&argument.name)))),
+        Some(argument) => Err(with_signature(format!(
+            "missing `{}`",
+            visible_line(&argument.name)
+        ))),
         None => Ok(()),
     }
 }
@@ -116,7 +130,11 @@ fn print(result: &GetPromptResult, output: Output) -> Result<(), Failure> {
     if output.is_json() {
         return Ok(output.json(result)?);
     }
-    let printer = ContentPrinter { output, folder: ".".into(), stem: "prompt".to_owned() };
+    let printer = ContentPrinter {
+        output,
+        folder: ".".into(),
+        stem: "prompt".to_owned(),
+    };
     if let Some(description) = &result.description {
         output.line(output.style(Style::Dim, visible(description)))?;
     }

@@ -19,10 +19,11 @@ use crate::target::{ConnectOptions, finish, split_words};
 
 /// Reads a resource, and prints it.
 ///
-/// bowline read TARGET URI
-///
 /// Text and binary content are written to stdout as they are, unless stdout is a terminal.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
+#[command(override_usage = "\
+bowline read [OPTIONS] TARGET URI
+       bowline read [OPTIONS] URI -- COMMAND...")]
 pub(crate) struct ReadOptions {
     /// The server (unless there is a command after `--`), and the URI of the resource.
     #[arg(value_name = "TARGET URI")]
@@ -58,9 +59,13 @@ pub(crate) async fn run(options: ReadOptions) -> Result<Exit, Failure> {
         return Err(Failure::usage("expected the URI of one resource")
             .advice("bowline ls, for the resources of the server"));
     };
-    let questions = options.questions.questions(&StatusLine::new(output), output)?;
+    let questions = options
+        .questions
+        .questions(&StatusLine::new(output), output)?;
     until_interrupted(async {
-        let client = target.connect(&options.connect, |it| it.host(questions.host())).await?;
+        let client = target
+            .connect(&options.connect, |it| it.host(questions.host()))
+            .await?;
         let result = tokio::select! {
             biased; // an answer counts
             result = client.read_resource(uri.as_str()) => result?,
@@ -77,10 +82,20 @@ pub(crate) async fn run(options: ReadOptions) -> Result<Exit, Failure> {
     .await
 }
 
-fn write(contents: &[ResourceContents], file: Option<&PathBuf>, output: Output) -> Result<(), Failure> {
+fn write(
+    contents: &[ResourceContents],
+    file: Option<&PathBuf>,
+    output: Output,
+) -> Result<(), Failure> {
     if file.is_none() && std::io::stdout().is_terminal() {
-        let printer = ContentPrinter { output, folder: ".".into(), stem: "resource".to_owned() };
-        return contents.iter().try_for_each(|contents| printer.resource(contents));
+        let printer = ContentPrinter {
+            output,
+            folder: ".".into(),
+            stem: "resource".to_owned(),
+        };
+        return contents
+            .iter()
+            .try_for_each(|contents| printer.resource(contents));
     }
     // A program or a file gets the content as it is, like from `cat`.
     let mut bytes = Vec::new();
@@ -93,7 +108,6 @@ fn write(contents: &[ResourceContents], file: Option<&PathBuf>, output: Output) 
                 })?;
                 bytes.extend(blob);
             }
-            _ => return Err(Failure::other("contents of an unknown kind").advice("--json")),
         }
     }
     match file {

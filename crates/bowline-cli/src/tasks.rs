@@ -80,7 +80,9 @@ struct WaitOptions {
 /// Dropping it has no effect on the task, unless the action is to change it.
 pub(crate) async fn run(options: TasksOptions) -> Result<Exit, Failure> {
     let (task, wait) = match &options.action {
-        Action::List(task) | Action::Get(task) | Action::Cancel(task) | Action::Update(task) => (task, None),
+        Action::List(task) | Action::Get(task) | Action::Cancel(task) | Action::Update(task) => {
+            (task, None)
+        }
         Action::Wait(wait) => (&wait.task, Some(wait)),
     };
     log_to_stderr(task.connect.verbose);
@@ -90,13 +92,19 @@ pub(crate) async fn run(options: TasksOptions) -> Result<Exit, Failure> {
     let (id, rest) = match words.split_first() {
         Some((id, rest)) => (id.as_str(), rest),
         None if is_list => ("", words),
-        None => return Err(Failure::usage("expected the id of a task")
-            .advice("bowline call --as-task, which prints one")),
+        None => {
+            return Err(Failure::usage("expected the id of a task")
+                .advice("bowline call --as-task, which prints one"));
+        }
     };
     let answers = rest.iter().map(|word| parse_answer(word));
-    let answers = answers.collect::<Result<serde_json::Map<_, _>, _>>().map_err(Failure::usage)?;
+    let answers = answers
+        .collect::<Result<serde_json::Map<_, _>, _>>()
+        .map_err(Failure::usage)?;
     let status = StatusLine::new(output);
-    let questions = wait.map(|wait| wait.questions.questions(&status, output)).transpose()?;
+    let questions = wait
+        .map(|wait| wait.questions.questions(&status, output))
+        .transpose()?;
     until_interrupted(async {
         let client = target.connect(&task.connect, |builder| {
             let builder = builder.extension(TaskClient::new());
@@ -106,7 +114,10 @@ pub(crate) async fn run(options: TasksOptions) -> Result<Exit, Failure> {
             }
         });
         let client = client.await?;
-        let tasks = Tasks { client: &client, output };
+        let tasks = Tasks {
+            client: &client,
+            output,
+        };
         let exit = match &options.action {
             Action::List(_) => tasks.list().await?,
             Action::Get(_) => tasks.get(id).await?,
@@ -136,7 +147,9 @@ pub(crate) async fn run(options: TasksOptions) -> Result<Exit, Failure> {
 }
 
 fn parse_answer(word: &str) -> Result<(String, Value), String> {
-    let (key, text) = word.split_once(":=").ok_or_else(|| format!("expected key:=json, got `{word}`"))?;
+    let (key, text) = word
+        .split_once(":=")
+        .ok_or_else(|| format!("expected key:=json, got `{word}`"))?;
     let value = serde_json::from_str(text).map_err(|error| format!("`{key}`: {error}"))?;
     Ok((key.to_owned(), value))
 }
@@ -154,8 +167,11 @@ impl Tasks<'_> {
 
     async fn list(&self) -> Result<Exit, Failure> {
         if !self.is_legacy() {
-            return Err(Failure::other("servers of this protocol version have no list of tasks")
-                .advice("bowline tasks get TARGET ID, with the id that `call --as-task` printed"));
+            return Err(
+                Failure::other("servers of this protocol version have no list of tasks").advice(
+                    "bowline tasks get TARGET ID, with the id that `call --as-task` printed",
+                ),
+            );
         }
         let reply = self.client.request_raw("tasks/list", json!({})).await?;
         let result: Value = reply.decode()?;
@@ -171,7 +187,10 @@ impl Tasks<'_> {
 
     async fn get(&self, id: &str) -> Result<Exit, Failure> {
         if self.is_legacy() {
-            let reply = self.client.request_raw("tasks/get", json!({"taskId": id})).await?;
+            let reply = self
+                .client
+                .request_raw("tasks/get", json!({"taskId": id}))
+                .await?;
             let task: Value = reply.decode()?;
             match self.output.is_json() {
                 true => self.output.json(&task)?,
@@ -186,19 +205,29 @@ impl Tasks<'_> {
 
     async fn cancel(&self, id: &str) -> Result<Exit, Failure> {
         match self.is_legacy() {
-            true => drop(self.client.request_raw("tasks/cancel", json!({"taskId": id})).await?),
+            true => drop(
+                self.client
+                    .request_raw("tasks/cancel", json!({"taskId": id}))
+                    .await?,
+            ),
             false => TaskHandle::attach(self.client, id).cancel().await?,
         }
         match self.output.is_json() {
-            true => self.output.json(&json!({"taskId": id, "cancelRequested": true}))?,
-            false => self.output.line("requested; `bowline tasks get` shows when it has stopped")?,
+            true => self
+                .output
+                .json(&json!({"taskId": id, "cancelRequested": true}))?,
+            false => self
+                .output
+                .line("requested; `bowline tasks get` shows when it has stopped")?,
         }
         Ok(Exit::Success)
     }
 
     async fn wait(&self, id: &str, timeout: Option<Duration>) -> Result<Exit, Failure> {
         if self.is_legacy() {
-            let request = self.client.request_raw("tasks/result", json!({"taskId": id}));
+            let request = self
+                .client
+                .request_raw("tasks/result", json!({"taskId": id}));
             let request = match timeout {
                 Some(timeout) => request.timeout(timeout).idle_timeout(timeout),
                 None => request.idle_timeout(Duration::MAX),
@@ -239,13 +268,22 @@ impl Tasks<'_> {
             return Ok(());
         }
         let message = info.status_message.as_deref().unwrap_or_default();
-        self.print_line(info.id.as_deref().unwrap_or_default(), info.status.as_str(), message)?;
+        self.print_line(
+            info.id.as_deref().unwrap_or_default(),
+            info.status.as_str(),
+            message,
+        )?;
         for (key, request) in &info.input_requests {
             let request = request.to_string();
-            self.output.line(format!("  question {}: {}", visible_line(key), visible(&request)))?;
+            self.output.line(format!(
+                "  question {}: {}",
+                visible_line(key),
+                visible(&request)
+            ))?;
         }
         if let Some(error) = &info.error {
-            self.output.line(format!("  error: {}", visible(&error.to_string())))?;
+            self.output
+                .line(format!("  error: {}", visible(&error.to_string())))?;
         }
         Ok(())
     }

@@ -21,10 +21,11 @@ use crate::target::{ConnectOptions, finish, split_words};
 
 /// Shows changes of a server as they happen: its lists, its resources, and its log messages.
 ///
-/// bowline watch TARGET [URI …]
-///
 /// Without a URI, all resources that the server lists are watched. Lost connections are opened again. Ctrl-C ends it.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
+#[command(override_usage = "\
+bowline watch [OPTIONS] TARGET [URI]...
+       bowline watch [OPTIONS] [URI]... -- COMMAND...")]
 pub(crate) struct WatchOptions {
     /// The server (unless there is a command after `--`), and URIs of resources.
     #[arg(value_name = "TARGET URI")]
@@ -62,7 +63,9 @@ pub(crate) async fn run(options: WatchOptions) -> Result<Exit, Failure> {
         let builder = builder.reconnect(Reconnect::default());
         match options.log_level.0 {
             // Messages that come faster than they are printed are lost.
-            Some(level) => builder.log_level(level).on_log(move |it| drop(logs.try_send(it))),
+            Some(level) => builder
+                .log_level(level)
+                .on_log(move |it| drop(logs.try_send(it))),
             None => builder,
         }
     });
@@ -138,18 +141,25 @@ impl Watcher {
             .is_none_or(|it| it.subscribe != Some(false));
         let watched: Vec<String> = match (uris.is_empty(), &watcher.uris) {
             (false, _) => uris.to_vec(),
-            (true, Some(listed)) if can_subscribe => listed.iter().take(MAX_RESOURCES).cloned().collect(),
+            (true, Some(listed)) if can_subscribe => {
+                listed.iter().take(MAX_RESOURCES).cloned().collect()
+            }
             (true, _) => Vec::new(),
         };
         watcher.resources = watched.len();
-        watcher.filter = watched.into_iter().fold(watcher.filter, ChangeFilter::resource);
+        watcher.filter = watched
+            .into_iter()
+            .fold(watcher.filter, ChangeFilter::resource);
         Ok(watcher)
     }
 
     fn announce(&self) -> Result<(), Failure> {
         let (version, count) = (self.client.dialect().version, self.resources);
         let text = format!("watching lists and {count} resources (protocol {version})");
-        self.print(&text, json!({"event": "watching", "resources": count, "protocolVersion": version}))
+        self.print(
+            &text,
+            json!({"event": "watching", "resources": count, "protocolVersion": version}),
+        )
     }
 
     async fn show(&mut self, change: Change) -> Result<(), Failure> {
@@ -168,7 +178,10 @@ impl Watcher {
                     event["contents"] = serde_json::to_value(&content.contents).unwrap_or_default();
                 }
                 self.print(&text, event)?;
-                let texts = content.iter().flat_map(|it| &it.contents).filter_map(|it| it.as_text());
+                let texts = content
+                    .iter()
+                    .flat_map(|it| &it.contents)
+                    .filter_map(|it| it.as_text());
                 for text in texts.filter(|_| !self.output.is_json()) {
                     self.output.line(crate::output::visible(text))?;
                 }
@@ -235,7 +248,9 @@ impl Watcher {
             event["time"] = time.into();
             return Ok(self.output.json(&event)?);
         }
-        Ok(self.output.line(format!("{} {text}", self.output.style(Style::Dim, time)))?)
+        Ok(self
+            .output
+            .line(format!("{} {text}", self.output.style(Style::Dim, time)))?)
     }
 }
 
@@ -258,10 +273,16 @@ impl Kind {
 
 /// Returns the time of day, `12:34:56.789Z`.
 fn utc_time(time: SystemTime) -> String {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let since = time
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO);
     let seconds = since.as_secs();
     let (hours, minutes) = (seconds / 3600 % 24, seconds / 60 % 60);
-    format!("{hours:02}:{minutes:02}:{:02}.{:03}Z", seconds % 60, since.subsec_millis())
+    format!(
+        "{hours:02}:{minutes:02}:{:02}.{:03}Z",
+        seconds % 60,
+        since.subsec_millis()
+    )
 }
 
 const MAX_QUEUED: usize = 1024;

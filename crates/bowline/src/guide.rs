@@ -49,6 +49,9 @@ struct Subscriptions;
 #[doc = include_str!("../../../docs/testing.md")]
 struct Testing;
 
+#[doc = include_str!("../../../docs/tool.md")]
+struct Tool;
+
 #[doc = include_str!("../../../docs/transports.md")]
 struct Transports;
 

@@ -36,11 +36,12 @@ use crate::values::parse_duration;
 
 /// Calls a tool.
 ///
-/// bowline call TARGET TOOL key=value key:=json key=@file
-///
 /// `key=value` is converted to the type that the tool asks for, `key:=json` is JSON, and `key=@file` is the text of a
 /// file. TARGET is left out if a command after `--` starts the server. Ctrl-C cancels the call.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
+#[command(override_usage = "\
+bowline call [OPTIONS] TARGET TOOL [ARGUMENT]...
+       bowline call [OPTIONS] TOOL [ARGUMENT]... -- COMMAND...")]
 pub(crate) struct CallOptions {
     /// The server (unless there is a command after `--`), the tool, and its arguments.
     #[arg(value_name = "TARGET TOOL ARGUMENTS")]
@@ -202,7 +203,14 @@ pub(crate) fn print_result(
     output: Output,
 ) -> Result<Exit, Failure> {
     let (folder, stem) = (PathBuf::from("."), stem.to_owned());
-    result::print(result, &ContentPrinter { output, folder, stem })
+    result::print(
+        result,
+        &ContentPrinter {
+            output,
+            folder,
+            stem,
+        },
+    )
 }
 
 /// Prints a log message of the server.

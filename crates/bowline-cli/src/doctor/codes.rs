@@ -105,8 +105,10 @@ codes! {
         "Check that the target is an MCP server, and that it needs no arguments, variables or credentials.";
     WRONG_ERA_ANSWER = "wrong-era-answer", Error,
         "A client takes the server for one of the other era, and then all its requests fail.",
-        "Answer `server/discover` with a discovery or -32601, `initialize` with a legacy revision, and give each \
-         modern result a `resultType`.";
+        "Answer `server/discover` with a discovery or -32601, and `initialize` with a legacy revision or an error.";
+    UNTYPED_RESULT = "untyped-result", Warning,
+        "Clients take the result for a complete one, and may take the server for a legacy one.",
+        "Put `\"resultType\": \"complete\"` into each result of the modern era.";
     PROBE_IGNORED = "probe-ignored", Warning,
         "A client of both eras sends `server/discover` first, and waits for an answer that never comes.",
         "Answer unknown methods with the error -32601, also before `initialize`.";

@@ -510,3 +510,78 @@ fn secrets_are_not_part_of_debug_output() {
 
     assert!(!format!("{discovered:?}").contains("s3cret"));
 }
+
+/// Every format reads every mutation of every fixture, or refuses it.
+#[test]
+fn files_that_were_damaged_never_cause_a_panic() {
+    let machine = machine(Platform::Linux);
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    for _ in 0..20 {
+        for (_, paths, text) in HOST_FILES {
+            let mut files = Fixture::default();
+            files.add(in_home(&machine, paths[0]), damaged(text, &mut random));
+
+            let discovered = discover(&machine, &files);
+
+            for server in &discovered.servers {
+                let _ = server.target(&machine);
+            }
+            for name in ["x.json", "x.toml", "x.yaml"] {
+                let mut files = Fixture::default();
+                files.add(name, damaged(text, &mut random));
+                let _ = read_file(Path::new(name), &files);
+            }
+        }
+    }
+}
+
+/// A generator whose numbers are the same in every run (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 33).unwrap() % limit.max(1)
+    }
+}
+
+/// Removes, repeats and replaces a few characters.
+fn damaged(text: &str, random: &mut Random) -> String {
+    let mut chars: Vec<char> = text.chars().collect();
+    for _ in 0..=random.below(4) {
+        if chars.is_empty() {
+            break;
+        }
+        let at = random.below(chars.len());
+        match random.below(4) {
+            0 => drop(chars.remove(at)),
+            1 => chars.truncate(at.max(1)),
+            2 => {
+                let part: Vec<char> = chars[at..].iter().take(9).copied().collect();
+                chars.splice(at..at, part);
+            }
+            _ => {
+                let odd = [
+                    '"',
+                    '{',
+                    '}',
+                    '[',
+                    ']',
+                    ':',
+                    '\\',
+                    '\n',
+                    '$',
+                    '&',
+                    '*',
+                    '\u{0}',
+                    '\u{10ffff}',
+                    '-',
+                ];
+                chars[at] = odd[random.below(odd.len())];
+            }
+        }
+    }
+    chars.into_iter().collect()
+}

@@ -1,6 +1,6 @@
 //! A small HTTP server on raw sockets, which answers as a test tells it to.
 
-use std::io::{BufRead as _, BufReader, Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 

@@ -148,9 +148,8 @@ fn judge_discovery(eras: &mut Eras, heard: &Heard) {
                 return;
             }
             if result.get("resultType").is_none() {
-                eras.findings.push(wrong(
-                    "The answer to `server/discover` has no `resultType`.",
-                ));
+                let untyped = ["server/discover".to_owned()];
+                eras.findings.extend(untyped_results(&untyped));
             }
             let known = versions.iter().filter_map(|it| Dialect::of(it));
             eras.modern = known
@@ -203,7 +202,7 @@ fn versions(list: &Value) -> Vec<String> {
 pub(crate) fn untyped_results(methods: &[String]) -> Option<Finding> {
     (!methods.is_empty()).then(|| {
         let what = format!("The result of {} has no `resultType`.", names(methods));
-        Finding::new(&codes::WRONG_ERA_ANSWER, what)
+        Finding::new(&codes::UNTYPED_RESULT, what)
     })
 }
 
@@ -266,7 +265,7 @@ mod tests {
         let modern = result(json!({"protocolVersion": "2026-07-28"}));
         assert_eq!(codes(discovery(), modern), ["wrong-era-answer"]);
         let untyped = result(json!({"supportedVersions": ["2026-07-28"], "capabilities": {}}));
-        assert_eq!(codes(untyped, error(-32601)), ["wrong-era-answer"]);
+        assert_eq!(codes(untyped, error(-32601)), ["untyped-result"]);
     }
 
     #[test]
