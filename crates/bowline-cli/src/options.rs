@@ -7,12 +7,12 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::bridge::{BridgeOptions, BridgePlan};
-use crate::doctor::DoctorOptions;
-use crate::exit::EXIT_CODES;
-use crate::new_project::NewOptions;
 use crate::call::CallOptions;
 use crate::complete::CompleteOptions;
+use crate::doctor::DoctorOptions;
+use crate::exit::EXIT_CODES;
 use crate::ls::LsOptions;
+use crate::new_project::NewOptions;
 use crate::ping::PingOptions;
 use crate::prompt::PromptOptions;
 use crate::read::ReadOptions;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::Settings;
 use super::checks::era::Heard;
-use super::checks::legacy_sessions;
+use super::checks::legacy;
 use super::examine::examine_server;
 use super::legacy_codes;
 use super::probe::http::{Endpoint, HttpLink, Observed, Outgoing};
@@ -109,7 +109,7 @@ impl LegacySide {
     }
 
     fn is_session_lost(&self) -> bool {
-        let findings = legacy_sessions::session(&self.session);
+        let findings = legacy::session(&self.session);
         findings
             .iter()
             .any(|it| it.code == &legacy_codes::SESSION_LOST)
@@ -139,9 +139,7 @@ impl LegacySide {
             return;
         };
         self.session.ended = end_session(endpoint, &main).await;
-        report
-            .findings
-            .extend(legacy_sessions::session(&self.session));
+        report.findings.extend(legacy::session(&self.session));
         report.fact(
             "sessions",
             match self.session.id {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::Settings;
 use super::checks::era::{EraFacts, Eras, Heard};
-use super::checks::{answers, auth, era, legacy_sessions, reach, source, token};
+use super::checks::{answers, auth, era, legacy, reach, source, token};
 use super::codes;
 use super::examine::examine_server;
 use super::legacy_run::LegacySide;
@@ -195,9 +195,7 @@ async fn examine_open(
     if let Ok(answer) = &discover
         && eras.modern.is_some()
     {
-        report
-            .findings
-            .extend(legacy_sessions::modern_answer(answer));
+        report.findings.extend(legacy::modern_answer(answer));
     }
     match (eras.modern, eras.discovery.clone()) {
         (Some(dialect), Some(discovery)) => {

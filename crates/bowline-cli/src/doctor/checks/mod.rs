@@ -5,7 +5,7 @@ pub(crate) mod auth;
 pub(crate) mod cancel;
 pub(crate) mod cost;
 pub(crate) mod era;
-pub(crate) mod legacy_sessions;
+pub(crate) mod legacy;
 pub(crate) mod lists;
 pub(crate) mod reach;
 pub(crate) mod schemas;
