@@ -138,6 +138,10 @@ codes! {
         "Any web page can send requests with the cookies of the user, and read the answers.",
         "Allow named origins only, or no credentials.";
 
+    FORBIDDEN = "forbidden", Error,
+        "No request is answered, and a client cannot tell what it lacks.",
+        "Check the lists of allowed hosts, origins and addresses, in the server and in the proxies in front of it. If \
+         a token is missing, answer with status 401.";
     AUTH_NO_METADATA = "auth-no-metadata", Error,
         "A client does not learn where to get a token, so nobody can sign in.",
         "Send `WWW-Authenticate: Bearer resource_metadata=\"…\"` with the 401, and serve that document (RFC 9728).";

@@ -163,6 +163,11 @@ pub(crate) async fn run(options: &DoctorOptions) -> Result<Exit, Failure> {
         Some(word) => configured_server(word)?,
         None => None,
     };
+    if options.connect.protocol_version.is_some() {
+        return Err(Failure::usage(
+            "--protocol-version is not for the doctor, which examines every revision",
+        ));
+    }
     if options.fix_config && configured.is_none() {
         return Err(
             Failure::usage("--fix-config is for a server of a host's configuration")

@@ -152,6 +152,12 @@ async fn examine_refusal(endpoint: &Endpoint, refusal: &HttpAnswer, report: &mut
             "sign-in",
             format!("required; authorization server: {issuer}"),
         );
+    } else if given.is_none() && challenges(refusal).is_empty() {
+        let what = format!(
+            "The server refuses requests with status {}.",
+            refusal.status
+        );
+        report.findings.push(Finding::new(&codes::FORBIDDEN, what));
     } else if given.is_none() {
         report
             .findings
@@ -203,6 +209,15 @@ async fn examine_open(
             observed.extend(examine_modern(link, &discovery, settings, report).await);
         }
         _ => observed.extend(legacy.examine(endpoint, settings, report).await),
+    }
+    let refusal = observed
+        .iter()
+        .filter_map(|it| it.outcome.as_ref().ok())
+        .find(|it| it.status == 401);
+    if let Some(refusal) = refusal {
+        // What failed for lack of a token says nothing else about the server.
+        report.findings.retain(|it| it.code != &codes::LIST_FAILED);
+        examine_refusal(endpoint, refusal, report).await;
     }
     examine_surroundings(endpoint, &eras, &mut legacy, report).await;
     legacy.close(endpoint, report).await;

@@ -224,6 +224,23 @@ fn a_token_that_has_expired_and_is_for_another_server() {
 }
 
 #[test]
+fn a_list_that_requires_a_token_without_metadata() {
+    let url = serve(|request| match request.rpc() {
+        "tools/list" => Answer::Full(Response::status(401)),
+        _ => modern(request),
+    });
+
+    assert_faults(&doctor(&[&url]), &["auth-no-metadata"]);
+}
+
+#[test]
+fn a_server_that_refuses_everything() {
+    let url = serve(|_| Answer::Full(Response::status(403)));
+
+    assert_faults(&doctor(&[&url]), &["forbidden"]);
+}
+
+#[test]
 fn a_url_that_redirects() {
     let url = serve(|request| match request.path.as_str() {
         "/mcp" => Answer::Full(Response::status(307).header("location", "/mcp/")),

@@ -211,6 +211,7 @@ mod tests {
         let facts = |end| ListFacts {
             items: Vec::new(),
             pages: 2,
+            bytes: 0,
             end,
         };
         let code =

@@ -96,6 +96,13 @@ impl HttpAnswer {
         })
     }
 
+    /// Drops the messages, which may be long, except that there were some.
+    fn without_content(mut self) -> Self {
+        let has_messages = !self.messages.is_empty();
+        self.messages = has_messages.then_some(Value::Null).into_iter().collect();
+        self
+    }
+
     /// A description for a sentence: `status 404 with error -32601 (…)`.
     pub(crate) fn describe(&self, id: u64) -> String {
         let status = self.status;
@@ -376,6 +383,7 @@ impl HttpLink<'_> {
         };
         if self.observed.len() < MAX_OBSERVED {
             let method = method.to_owned();
+            let outcome = outcome.map(HttpAnswer::without_content);
             self.observed.push(Observed { method, outcome });
         }
         reply

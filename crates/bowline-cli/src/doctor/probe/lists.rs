@@ -11,6 +11,8 @@ use super::{Link, Patience, Reply};
 pub(crate) struct ListFacts {
     pub(crate) items: Vec<Value>,
     pub(crate) pages: usize,
+    /// The size of the items.
+    pub(crate) bytes: usize,
     pub(crate) end: ListEnd,
 }
 
@@ -38,6 +40,7 @@ pub(crate) async fn read_list(
     let mut facts = ListFacts {
         items: Vec::new(),
         pages: 0,
+        bytes: 0,
         end: ListEnd::Complete,
     };
     let mut cursors = BTreeSet::new();
@@ -80,9 +83,14 @@ fn next_page(
         facts.end = ListEnd::Failed(format!("a result without `{member}`"));
         return None;
     };
+    facts.bytes += items
+        .iter()
+        .map(|item| item.to_string().len())
+        .sum::<usize>();
     facts.items.extend(items.iter().cloned());
     let cursor = result["nextCursor"].as_str()?.to_owned();
-    if facts.pages >= MAX_PAGES || facts.items.len() >= MAX_ITEMS {
+    let is_long = facts.pages >= MAX_PAGES || facts.items.len() >= MAX_ITEMS;
+    if is_long || facts.bytes >= MAX_BYTES {
         facts.end = ListEnd::TooMany;
         return None;
     }
@@ -96,6 +104,7 @@ fn next_page(
 const METHOD_NOT_FOUND: i64 = -32601;
 const MAX_PAGES: usize = 200;
 const MAX_ITEMS: usize = 10_000;
+const MAX_BYTES: usize = 32 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -105,6 +114,7 @@ mod tests {
         let mut facts = ListFacts {
             items: Vec::new(),
             pages: 0,
+            bytes: 0,
             end: ListEnd::Complete,
         };
         let mut cursors = BTreeSet::new();

@@ -36,6 +36,8 @@ pub(crate) struct StdioProcess {
     pub(crate) first_message_after: Option<Duration>,
     /// Messages that were received while the process was asked for something else.
     pub(crate) others: VecDeque<(Instant, Value)>,
+    /// Their size.
+    other_bytes: usize,
 }
 
 /// A line of stdout.
@@ -100,6 +102,7 @@ impl StdioProcess {
             noise_count: 0,
             first_message_after: None,
             others: VecDeque::new(),
+            other_bytes: 0,
         })
     }
 
@@ -144,7 +147,8 @@ impl StdioProcess {
                 return Ok(reply);
             }
             self.refuse_request(&message, limit).await?;
-            if self.others.len() < MAX_OTHERS {
+            self.other_bytes += message.to_string().len();
+            if self.others.len() < MAX_OTHERS && self.other_bytes < MAX_OTHER_BYTES {
                 self.others.push_back((at, message));
             }
         }
@@ -333,8 +337,10 @@ async fn read_line(
 }
 
 const MAX_LINE: usize = 16 << 20;
-const MAX_QUEUED_LINES: usize = 64;
+/// Few, because each may be as long as the limit.
+const MAX_QUEUED_LINES: usize = 2;
 const MAX_OTHERS: usize = 1_000;
+const MAX_OTHER_BYTES: usize = 16 << 20;
 const MAX_NOISE: usize = 5;
 const MAX_STDERR_LINES: usize = 10;
 const MAX_QUOTED: usize = 200;
