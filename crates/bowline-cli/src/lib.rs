@@ -29,6 +29,8 @@ mod demo;
 
 mod diff;
 
+mod doctor;
+
 mod exit;
 
 mod export;
@@ -52,6 +54,8 @@ mod media;
 mod mock;
 
 mod nearest;
+
+mod new_project;
 
 mod options;
 
@@ -155,6 +159,8 @@ fn dispatch(command: CliCommand) -> Result<Exit, Failure> {
                 false => Ok(Exit::Failure),
             }
         }),
+        CliCommand::Doctor(options) => block_on(async move { doctor::run(&options).await }),
+        CliCommand::New(options) => new_project::run(&options),
         CliCommand::ServeDemo(transport) => block_on(async move {
             let served = serve::serve(transport).await;
             served.map_err(|error| Failure::other("failed to serve").caused_by(error))?;

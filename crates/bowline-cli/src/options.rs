@@ -11,10 +11,12 @@ use crate::call::CallOptions;
 use crate::check::CheckOptions;
 use crate::complete::CompleteOptions;
 use crate::diff::DiffOptions;
+use crate::doctor::DoctorOptions;
 use crate::exit::EXIT_CODES;
 use crate::export::ExportOptions;
 use crate::ls::LsOptions;
 use crate::mock::MockOptions;
+use crate::new_project::NewOptions;
 use crate::ping::PingOptions;
 use crate::prompt::PromptOptions;
 use crate::read::ReadOptions;
@@ -51,6 +53,8 @@ pub(crate) enum CliCommand {
     Mock(Box<MockOptions>),
     Replay(Box<ReplayOptions>),
     Demo(OutputFormat),
+    Doctor(Box<DoctorOptions>),
+    New(NewOptions),
     ServeDemo(ServeTransport),
 }
 
@@ -108,6 +112,8 @@ impl CliCommand {
             Some(Command::Completions(options)) => Self::Completions(options.shell),
             Some(Command::Man(options)) => Self::Man(options),
             Some(Command::Demo(demo)) => Self::Demo(demo.format()),
+            Some(Command::Doctor(options)) => Self::Doctor(options),
+            Some(Command::New(options)) => Self::New(options),
             Some(Command::ServeDemo(serve)) => Self::ServeDemo(serve.transport()),
             Some(Command::Bridge(options)) => {
                 let plan = options.plan().map_err(|why| invalid("bridge", &why))?;
@@ -187,6 +193,8 @@ enum Command {
     Mock(Box<MockOptions>),
     Replay(Box<ReplayOptions>),
     Demo(DemoOptions),
+    Doctor(Box<DoctorOptions>),
+    New(NewOptions),
     ServeDemo(ServeOptions),
     Completions(CompletionsOptions),
     Man(ManOptions),
@@ -258,6 +266,8 @@ Examples:
   bowline replay a.jsonl -- some-server    its requests, sent again and compared
   bowline bridge -- npx -y some-server     a stdio server, for HTTP clients
   bowline bridge https://example.com/mcp   an HTTP server, for stdio hosts
+  bowline doctor https://example.com/mcp   what is wrong, and how to mend it
+  bowline new weather                      a small server project, with a test
   bowline demo                             cancelled calls on every transport";
 
 #[cfg(test)]

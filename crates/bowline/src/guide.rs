@@ -10,6 +10,9 @@ struct PackageReadme;
 #[doc = include_str!("../../bowline-macros/README.md")]
 struct MacrosReadme;
 
+#[doc = include_str!("../../../docs/doctor.md")]
+struct Doctor;
+
 #[doc = include_str!("../../../docs/errors.md")]
 struct Errors;
 

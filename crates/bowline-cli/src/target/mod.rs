@@ -4,7 +4,7 @@ mod connect_options;
 pub(crate) use connect_options::{ConnectOptions, TargetArgs};
 
 mod resolve;
-pub(crate) use resolve::{resolve, split_words};
+pub(crate) use resolve::{configured_server, resolve, split_words};
 
 use std::ffi::OsString;
 use std::fmt;

@@ -82,6 +82,34 @@ fn of_word(word: &str) -> Result<Target, Failure> {
     server_target(find(&discovered, word)?, &machine)
 }
 
+/// Returns the entry of a host's configuration that a word means; `None` if it means something else.
+///
+/// # Errors
+///
+/// As for [`resolve`].
+pub(crate) fn configured_server(word: &str) -> Result<Option<ConfiguredServer>, Failure> {
+    let is_url = word.starts_with("http://") || word.starts_with("https://");
+    let path = Path::new(word);
+    if is_url || (path.is_file() && is_recording(path)) {
+        return Ok(None);
+    }
+    let discovered = hosts::discover(&Machine::current(), &DiskFiles);
+    let Some((file, name)) = word.rsplit_once('#') else {
+        return find(&discovered, word).cloned().map(Some);
+    };
+    // A file that belongs to a host shows what that host expects.
+    let is_same = |it: &&ConfiguredServer| it.file.ends_with(file) && it.name == name;
+    let of_host = discovered.servers.iter().find(is_same);
+    let of_host =
+        of_host.filter(|it| it.file.canonicalize().ok() == Path::new(file).canonicalize().ok());
+    if let Some(server) = of_host {
+        return Ok(Some(server.clone()));
+    }
+    let read = hosts::read_file(Path::new(file), &DiskFiles);
+    let read = read.map_err(|problem| Failure::usage(problem.to_string()))?;
+    find_in_file(&read, file, name).cloned().map(Some)
+}
+
 fn server_target(server: &ConfiguredServer, machine: &Machine) -> Result<Target, Failure> {
     server.target(machine).map_err(|why| {
         let (name, file) = (visible_line(&server.name), server.file.display());

@@ -246,6 +246,25 @@ impl Command {
     }
 }
 
+/// The command as [`Client::spawn`](crate::Client::spawn) starts it, for a program that reads and writes the streams of
+/// the server by itself: with the environment that is described above, pipes, and on Unix as the leader of a process
+/// group. The callback for stderr and the grace period are lost.
+///
+/// # Examples
+///
+/// ```
+/// use bowline::wire::Command;
+///
+/// let command = tokio::process::Command::from(Command::new("weather-server").env("UNITS", "metric"));
+/// assert_eq!(command.as_std().get_program(), "weather-server");
+/// ```
+impl From<Command> for tokio::process::Command {
+    fn from(mut command: Command) -> Self {
+        command.prepare();
+        command.command
+    }
+}
+
 impl From<tokio::process::Command> for Command {
     fn from(command: tokio::process::Command) -> Self {
         Self {

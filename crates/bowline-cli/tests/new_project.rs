@@ -1,0 +1,107 @@
+//! `bowline new` writes a project that compiles, and whose test passes.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic, too")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const BOWLINE: &str = env!("CARGO_BIN_EXE_bowline");
+
+/// A folder for projects, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("new-{}-{name}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn bowline(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(BOWLINE);
+        command.args(words).current_dir(&self.0).output().unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn checkout() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
+}
+
+#[test]
+fn a_new_project_compiles_and_its_test_passes() {
+    let folder = Folder::new("compiles");
+    let checkout = checkout();
+
+    let created = folder.bowline(&["new", "weather", "--path", checkout.to_str().unwrap()]);
+    assert!(created.status.success(), "{created:?}");
+    let project = folder.0.join("weather");
+    // The versions that are tested, which need no network.
+    fs::copy(checkout.join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo
+        .args(["test", "--offline", "--quiet"])
+        // The settings of the workspace, so that what is built once can be used again.
+        .args(["--config", "profile.dev.debug=\"line-tables-only\""])
+        .args(["--config", "profile.dev.package.\"*\".debug=false"])
+        .current_dir(&project)
+        .env(
+            "CARGO_TARGET_DIR",
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join("new-project"),
+        )
+        .env_remove("RUSTFLAGS");
+    let tested = cargo.output().unwrap();
+
+    let stdout = String::from_utf8_lossy(&tested.stdout);
+    let stderr = String::from_utf8_lossy(&tested.stderr);
+    assert!(tested.status.success(), "{stdout}{stderr}");
+    assert!(stdout.contains("1 passed"), "{stdout}{stderr}");
+    assert!(!stderr.contains("warning"), "{stderr}");
+}
+
+#[test]
+fn nothing_is_overwritten_and_names_are_checked() {
+    let folder = Folder::new("refuses");
+    fs::create_dir(folder.0.join("taken")).unwrap();
+
+    let taken = folder.bowline(&["new", "taken"]);
+    let invalid = folder.bowline(&["new", "../evil"]);
+    let elsewhere = folder.bowline(&["new", "weather", "--path", "."]);
+
+    assert_eq!(taken.status.code(), Some(1), "{taken:?}");
+    assert!(
+        String::from_utf8_lossy(&taken.stderr).contains("exists already"),
+        "{taken:?}"
+    );
+    assert_eq!(invalid.status.code(), Some(2), "{invalid:?}");
+    assert_eq!(elsewhere.status.code(), Some(2), "{elsewhere:?}");
+    let left: Vec<_> = fs::read_dir(&folder.0)
+        .unwrap()
+        .flatten()
+        .map(|it| it.file_name())
+        .collect();
+    assert_eq!(left, ["taken"]);
+}
+
+#[test]
+fn the_published_crate_is_used_without_a_checkout() {
+    let folder = Folder::new("published");
+
+    let created = folder.bowline(&["new", "weather", "--json"]);
+
+    assert!(created.status.success(), "{created:?}");
+    let report: serde_json::Value = serde_json::from_slice(&created.stdout).unwrap();
+    assert_eq!(report["name"], "weather");
+    let manifest = fs::read_to_string(folder.0.join("weather/Cargo.toml")).unwrap();
+    assert!(manifest.contains("bowline = \"0.1.0\""), "{manifest}");
+}
