@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use crate::{
     api, bench, ci, conformance, crash, deny, docs, fuzz, hunt, interop, msrv, mutants, package,
-    semver, tidy, typos,
+    pictures, semver, tidy, typos,
 };
 
 /// Parses `words` and runs the command; fails if the command or one of its checks does.
@@ -27,6 +27,9 @@ pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
         Ok(Command::Typos) => reported("typos", typos::run(&workspace_root())),
         Ok(Command::Docs) => reported("docs", docs::run(&workspace_root())),
         Ok(Command::Package(mode)) => reported("package", package::run(&workspace_root(), mode)),
+        Ok(Command::Pictures { only }) => {
+            reported("pictures", pictures::run(&workspace_root(), &only))
+        }
         Ok(Command::Msrv) => reported("msrv", msrv::run(&workspace_root())),
         Ok(Command::Semver { baseline }) => reported(
             "semver",
@@ -74,6 +77,7 @@ enum Command {
     Deny,
     Docs,
     Package(package::PackageMode),
+    Pictures { only: Vec<String> },
     Msrv,
     Semver { baseline: Option<String> },
     Conformance,
@@ -113,6 +117,9 @@ impl Command {
             "package" if rest.is_empty() => Ok(Self::Package(package::PackageMode::Pack)),
             "package" if rest == ["--build"] => Ok(Self::Package(package::PackageMode::Build)),
             "package" => Err("`package` takes only `--build`".to_owned()),
+            "pictures" => Ok(Self::Pictures {
+                only: rest.to_vec(),
+            }),
             "msrv" if rest.is_empty() => Ok(Self::Msrv),
             "msrv" => Err("`msrv` takes no arguments".to_owned()),
             "semver" if rest.len() <= 1 => Ok(Self::Semver {
@@ -177,6 +184,7 @@ Usage: cargo xtask <command>
   deny                               licenses, sources and bans of dependencies, and advisories if there is a network
   docs                               the guide in docs/ as HTML (mdBook)
   package [--build]                  packages the published crates, and builds them from their packages
+  pictures [NAME]…                   terminal sessions of the command for the guide, as SVG (tmux)
   msrv                               builds with the oldest supported Rust, if it is installed
   semver [REVISION]                  the public API against that of a revision, or of the last release
   mutants [NAME]…                    planted bugs; the test of each must fail

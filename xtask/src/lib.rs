@@ -45,6 +45,8 @@ mod msrv;
 
 mod package;
 
+mod pictures;
+
 mod process;
 
 mod semver;
