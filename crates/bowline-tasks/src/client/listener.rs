@@ -1,7 +1,7 @@
 //! `Listener`, which receives the notifications of a task, where the server supports them.
 //!
 //! ```text
-//! Held ──task is unfinished──┐
+//! Held ──────begin───────────┐
 //!                            ▼
 //! Waiting ──pause over──▶ Subscribing ──acknowledged──▶ Open
 //!    ▲                      │  │ failed                   │ ended
@@ -14,7 +14,6 @@
 
 use std::future::pending;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bowline::client::{Change, ChangeFilter, Subscription, SubscriptionBuilder};
 use bowline::exchange::Notification;
@@ -38,8 +37,8 @@ pub(super) struct Listener {
 }
 
 enum ListenerState {
-    /// Until [`Listener::begin`], or until this time if the answer to the first request takes that long.
-    Held(Instant),
+    /// Until [`Listener::begin`].
+    Held,
     Waiting(Instant),
     Subscribing(Box<SubscriptionBuilder>),
     Open(Box<Subscription>),
@@ -61,24 +60,19 @@ pub(super) enum ListenerEvent {
 }
 
 impl Listener {
-    /// Creates a listener that subscribes as soon as the task is known to be unfinished.
+    /// Creates a listener that does not subscribe yet.
     pub(super) fn new(task: Arc<Task>, settings: Settings) -> Self {
         Self {
             task,
             settings,
             failures: 0,
-            state: ListenerState::Held(Instant::now() + MAX_HOLD),
+            state: ListenerState::Held,
         }
-    }
-
-    /// Returns whether nothing is received because the first answer is still to come.
-    pub(super) fn is_held(&self) -> bool {
-        matches!(self.state, ListenerState::Held(_))
     }
 
     /// Subscribes, unless that was done before.
     pub(super) fn begin(&mut self) {
-        if self.is_held() {
+        if matches!(self.state, ListenerState::Held) {
             self.subscribe();
         }
     }
@@ -98,8 +92,8 @@ impl Listener {
     pub(super) async fn next(&mut self) -> ListenerEvent {
         loop {
             match &mut self.state {
-                ListenerState::Off => pending().await,
-                ListenerState::Held(until) | ListenerState::Waiting(until) => {
+                ListenerState::Held | ListenerState::Off => pending().await,
+                ListenerState::Waiting(until) => {
                     sleep_until(*until).await;
                     self.subscribe();
                 }
@@ -196,5 +190,3 @@ fn subscribe(task: &Task) -> SubscriptionBuilder {
 }
 
 const MAX_FAILURES: u32 = 20;
-/// How long the first answer may take before the client subscribes without it.
-const MAX_HOLD: Duration = Duration::from_millis(500);

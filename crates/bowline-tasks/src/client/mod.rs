@@ -67,9 +67,9 @@ mod answers;
 
 mod backoff;
 
-mod lenient;
-
 mod listener;
+
+mod members;
 
 mod poller;
 

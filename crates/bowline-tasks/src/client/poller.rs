@@ -19,8 +19,8 @@ pub(super) struct Poller {
     /// Of one request.
     timeout: Duration,
     is_listening: bool,
-    /// When the next request is sent.
-    due: Instant,
+    /// When the next request is sent; `None` is immediately.
+    due: Option<Instant>,
     last_sent: Option<Instant>,
     in_flight: Option<Box<Call>>,
     /// In a row.
@@ -45,7 +45,7 @@ impl Poller {
             interval: MIN_POLL_INTERVAL,
             timeout,
             is_listening: false,
-            due: Instant::now(),
+            due: None,
             last_sent: None,
             in_flight: None,
             failures: 0,
@@ -74,13 +74,11 @@ impl Poller {
     /// Safe: the state is kept.
     pub(super) async fn next(&mut self) -> Result<PollerEvent> {
         let Some(call) = &mut self.in_flight else {
-            let mut now = Instant::now();
             // A timer waits for its next tick, up to 1 ms, even if its time has come.
-            if self.due > now {
-                sleep_until(self.due).await;
-                now = Instant::now();
+            if let Some(due) = self.due.filter(|due| *due > Instant::now()) {
+                sleep_until(due).await;
             }
-            self.last_sent = Some(now);
+            self.last_sent = Some(Instant::now());
             let request = self.task.get().idle_timeout(self.timeout);
             self.in_flight = Some(Box::new(request.start()));
             return Ok(PollerEvent::Sent);
@@ -115,14 +113,14 @@ impl Poller {
             tracing::debug!(%error, "failed to request the status of a task; trying again");
         }
         self.failures = self.failures.saturating_add(1);
-        self.due = Instant::now() + delay(self.failures);
+        self.due = Some(Instant::now() + delay(self.failures));
         Ok(PollerEvent::Failed)
     }
 
     /// Sets when the next request is due, after a state was received.
     pub(super) fn received(&mut self, interval: Duration) {
         self.interval = interval;
-        self.due = Instant::now() + self.current_interval();
+        self.due = Some(Instant::now() + self.current_interval());
     }
 
     /// Sets whether notifications are received.
@@ -130,17 +128,17 @@ impl Poller {
         self.is_listening = is_listening;
         match is_listening {
             // What happened before the subscription is not sent by every server.
-            true => self.due = self.due.min(Instant::now() + CATCH_UP_DELAY),
+            true => self.due = self.due.min(Some(Instant::now() + CATCH_UP_DELAY)),
             false => self.hasten(),
         }
     }
 
     /// Sends the next request as soon as that is not too often.
     pub(super) fn hasten(&mut self) {
-        let earliest = self.last_sent.map(|sent| sent + MIN_POLL_INTERVAL);
-        let now = Instant::now();
         if self.failures == 0 {
-            self.due = self.due.min(earliest.unwrap_or(now).max(now));
+            // `None` is the least, and an instant in the past the same as now.
+            let earliest = self.last_sent.map(|sent| sent + MIN_POLL_INTERVAL);
+            self.due = self.due.min(earliest);
         }
     }
 

@@ -1,9 +1,8 @@
 //! `Waiter`, which waits for the end of a task inside a call.
 
-use std::future::{pending, poll_fn};
+use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use bowline::client::ExtensionCall;
@@ -71,31 +70,9 @@ impl<'a> Waiter<'a> {
     /// Waits for the end of a task that was just created in this state.
     pub(super) async fn run_from(&mut self, created: &TaskInfo) -> Result<Json> {
         self.observed(created);
-        // A short task has ended already, or does so now: a server in this process has its turn before it is asked.
+        // A short task has ended already.
         self.poller.hasten();
-        tokio::task::yield_now().await;
-        self.poll_first().await?;
-        match self.task.outcome() {
-            Some(outcome) => outcome,
-            // Boxed: most of what it needs is not needed for a short task.
-            None => Box::pin(self.run()).await,
-        }
-    }
-
-    /// Requests the status, and handles it if it is there at once, as that of a server in this process.
-    async fn poll_first(&mut self) -> Result<()> {
-        // That the request was sent, and its answer.
-        for _ in 0..2 {
-            let polled = {
-                let mut next = pin!(self.poller.next());
-                poll_fn(|cx| Poll::Ready(next.as_mut().poll(cx))).await
-            };
-            match polled {
-                Poll::Ready(event) => self.polled(event?)?,
-                Poll::Pending => break, // `run` polls it again
-            }
-        }
-        Ok(())
+        self.run().await
     }
 
     /// Waits for the end of the task, and returns the result of the call.
@@ -108,6 +85,40 @@ impl<'a> Waiter<'a> {
     ///
     /// Safe: answers that were not sent are kept in the task.
     pub(super) async fn run(&mut self) -> Result<Json> {
+        self.first_state().await?;
+        match self.task.outcome() {
+            Some(outcome) => outcome,
+            // Boxed: most of what it needs is not needed for a short task.
+            None => Box::pin(self.run_on()).await,
+        }
+    }
+
+    /// Requests the state, and waits a while for it, before all else is started that only a longer task needs.
+    async fn first_state(&mut self) -> Result<()> {
+        let idle_timeout = self.cx.idle_timeout();
+        let limit = idle_timeout.map_or(MAX_HOLD, |idle| MAX_HOLD.min(idle / 2));
+        let mut limit = pin!(sleep(limit));
+        loop {
+            tokio::select! {
+                // The state first, so that the timer is not even started if it is there at once.
+                biased;
+                event = self.poller.next() => {
+                    let event = event?;
+                    let is_state = matches!(event, PollerEvent::Task(_));
+                    self.polled(event)?;
+                    if is_state {
+                        return Ok(());
+                    }
+                }
+                () = &mut limit => {
+                    self.listener.begin();
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    async fn run_on(&mut self) -> Result<Json> {
         let mut over = pin!(self.task.client.closed());
         // Also without input requests: another wait for the same task may have left answers to send.
         self.questions();
@@ -117,12 +128,11 @@ impl<'a> Waiter<'a> {
             }
             let heartbeat = self.heartbeat();
             tokio::select! {
-                // States first: the end of the task counts even if the connection is lost after it.
+                // States first: the end of the task counts even if the connection is lost after it. One that was received
+                // counts even if a request has failed since.
                 biased;
-                event = next_state(&mut self.listener, &mut self.poller) => match event? {
-                    StateEvent::Listener(event) => self.listened(event).await,
-                    StateEvent::Poller(event) => self.polled(event)?,
-                },
+                event = self.listener.next() => self.listened(event).await,
+                event = self.poller.next() => self.polled(event?)?,
                 event = next_answer(self.questions.as_deref_mut()) => self.answered(&event?),
                 error = &mut over => return Err(error),
                 () = sleep(heartbeat.unwrap_or_default()), if heartbeat.is_some() => {}
@@ -242,27 +252,7 @@ async fn next_answer(questions: Option<&mut Questions>) -> Result<QuestionsEvent
     }
 }
 
-enum StateEvent {
-    Listener(ListenerEvent),
-    Poller(PollerEvent),
-}
-
-/// Waits for the next event of either: of the listener first, because a state that it received counts even if a request
-/// has failed since. While it is held it receives nothing, and for a short task not even its timer is started.
-async fn next_state(listener: &mut Listener, poller: &mut Poller) -> Result<StateEvent> {
-    if listener.is_held() {
-        return tokio::select! {
-            biased;
-            event = poller.next() => event.map(StateEvent::Poller),
-            event = listener.next() => Ok(StateEvent::Listener(event)),
-        };
-    }
-    tokio::select! {
-        biased;
-        event = listener.next() => Ok(StateEvent::Listener(event)),
-        event = poller.next() => event.map(StateEvent::Poller),
-    }
-}
-
 /// The longest time that one request about a task may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the first answer may take before the client subscribes without it.
+const MAX_HOLD: Duration = Duration::from_millis(500);

@@ -17,8 +17,8 @@ use bowline_types::{ErrorCode, RpcError};
 use tokio::time::sleep;
 
 use super::Env;
-use super::intercept::{create, deadline, task_context};
-use super::run_task::{TaskToRun, delete, signal_or_drop};
+use super::intercept::{create, deadline, spawn, task_context};
+use super::run_task::{TaskToRun, signal_or_drop};
 use super::runner::Job;
 use super::saved_call::CallDetails;
 use super::store_errors::chain;
@@ -97,18 +97,13 @@ impl Convertible {
         let (created, deadline) =
             run.with_record(|record| (create_result(record), deadline(env, record)));
         self.sink.become_task(&run);
-        conversion.become_task(Arc::new(TaskInput::new(run.clone(), journal)));
+        conversion.become_task(Arc::new(TaskInput::new(Arc::clone(&run), journal)));
         let task = TaskToRun {
             run,
             tool,
             deadline,
         };
-        if let Err(Job::Start(task)) = env.send(Job::Start(Box::new(task))) {
-            env.runs.remove(&task.run);
-            delete(&*env.store, task.run.id).await;
-            return Ok(Err(shutting_down()));
-        }
-        Ok(Ok(created))
+        Ok(spawn(env, task.start()).await.map(|()| created))
     }
 }
 

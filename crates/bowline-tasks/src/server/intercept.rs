@@ -1,6 +1,9 @@
 //! What happens to a tool call of a caller that declared the extension: it runs as usual, or becomes a task.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use bowline::Context;
 use bowline::exchange::{BoxFuture, InputSource, NotificationSink, Outcome, Request};
@@ -10,8 +13,9 @@ use tokio::time::Instant;
 
 use super::convert::run_as_call;
 use super::run::{Stop, TaskRun};
-use super::run_task::{TaskToRun, delete};
+use super::run_task::{RunningTask, TaskToRun, delete};
 use super::runner::Job;
+use super::runs::RegisteredRun;
 use super::saved_call::CallDetails;
 use super::settings::TaskStart;
 use super::store_errors::to_rpc_error;
@@ -59,23 +63,55 @@ pub(super) fn start_task<T>(
     async move {
         let created = create(&env, details, Vec::new(), &cx).await;
         let run = created.map_err(|error| to_rpc_error(&error))?;
+        // Before the handler runs: the first state that a client sees is `working`, however short the task is.
         let (created, deadline) = run.with_record(|record| (read(record), deadline(&env, record)));
-        let sink = Arc::new(TaskSink::of_task(run.clone()));
-        let input = Arc::new(TaskInput::new(run.clone(), Vec::new()));
+        let sink = Arc::new(TaskSink::of_task(Arc::clone(&run)));
+        let input = Arc::new(TaskInput::new(Arc::clone(&run), Vec::new()));
         let of_task = task_context(&cx, call.request(), sink, input);
         let task = TaskToRun {
             tool: call.run(of_task),
             run,
             deadline,
         };
-        if let Err(Job::Start(task)) = env.send(Job::Start(Box::new(task))) {
-            env.runs.remove(&task.run);
-            Box::pin(delete(&*env.store, task.run.id)).await;
-            let message = "the server is shutting down";
-            return Err(RpcError::new(ErrorCode::INTERNAL_ERROR, message));
+        if let Some(task) = begin(&env, task).await {
+            Box::pin(spawn(&env, task)).await?;
         }
         Ok(created)
     }
+}
+
+/// Polls the handler of a new task once. Returns the task unless it has ended, as a short one does: with a background
+/// task it would cost much more.
+async fn begin(env: &Env, mut task: TaskToRun) -> Option<RunningTask> {
+    // A server that shuts down leaves its tasks to other processes, and one that has lost a task must not run it.
+    let may_run = !env.runs.is_draining() && !task.run.has_stopped();
+    if !may_run {
+        return Some(task.start());
+    }
+    let polled = poll_fn(|cx| Poll::Ready(Pin::new(&mut task.tool).poll(cx))).await;
+    let Poll::Ready(outcome) = polled else {
+        return Some(task.start());
+    };
+    let mut task = task.end(outcome);
+    // A store that waits for a disk does it in the background.
+    let stored = poll_fn(|cx| Poll::Ready(Pin::new(&mut task).poll(cx))).await;
+    stored.is_pending().then_some(task)
+}
+
+/// Passes a task to the runner.
+///
+/// # Errors
+///
+/// If the server has shut down. The task is deleted then.
+pub(super) async fn spawn(env: &Env, task: RunningTask) -> Result<(), RpcError> {
+    let id = task.id;
+    if let Err(refused) = env.send(Job::Start(task)) {
+        drop(refused);
+        delete(&*env.store, id).await;
+        let message = "the server is shutting down";
+        return Err(RpcError::new(ErrorCode::INTERNAL_ERROR, message));
+    }
+    Ok(())
 }
 
 /// Stores a task, which this process runs. It is deleted if the answer of the request is not sent.
@@ -84,7 +120,7 @@ pub(super) async fn create(
     details: CallDetails,
     journal: Vec<JournalEntry>,
     cx: &Context,
-) -> Result<Arc<TaskRun>, StoreError> {
+) -> Result<RegisteredRun, StoreError> {
     let id = TaskId::random()?;
     let jobs = env.jobs.clone();
     // Before the record exists: this future may be dropped while it is stored.
@@ -106,8 +142,7 @@ pub(super) async fn create(
         }
     }
     // Before the caller learns the id, so that no change of the record is missed.
-    env.runs.insert(&run);
-    Ok(run)
+    Ok(RegisteredRun::new(env.runs.clone(), run))
 }
 
 /// Returns the context of a task's handler, which does not depend on the request and its connection.

@@ -14,6 +14,7 @@ use super::intercept::{deadline, with_progress_token};
 use super::run::{Stop, TaskRun, shown};
 use super::run_task::{TaskToRun, expired, finishing};
 use super::runner::Job;
+use super::runs::RegisteredRun;
 use super::saved_call::SavedCall;
 use super::store_errors::chain;
 use super::task_input::TaskInput;
@@ -63,15 +64,13 @@ pub(super) async fn resume(env: &Env, server: &WeakServer, record: TaskRecord) -
             return Resumed::Yes;
         }
     };
-    env.runs.insert(&run);
-    let tool = call.run(cx);
     let task = TaskToRun {
-        run,
-        tool,
+        run: RegisteredRun::new(env.runs.clone(), run),
+        tool: call.run(cx),
         deadline,
     };
     // Fails only while the runner is dropped.
-    drop(env.send(Job::Start(Box::new(task))));
+    drop(env.send(Job::Start(task.start())));
     Resumed::Yes
 }
 

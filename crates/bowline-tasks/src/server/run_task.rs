@@ -1,34 +1,73 @@
-//! [`run_task`], the future of one run of a task: its handler, its status messages, and the write of its outcome.
+//! [`RunningTask`], the future of one run of a task: its handler, its status messages, and the write of its outcome.
 
-use std::sync::Arc;
+use std::pin::Pin;
+use std::task::{self, Poll};
 use std::time::Duration;
 
 use bowline::CancelMode;
-use bowline::exchange::Outcome;
+use bowline::exchange::{BoxFuture, Outcome};
 use bowline::server::RunningTool;
 use bowline_types::{CallToolResult, ContentBlock, ErrorCode, Json, RpcError};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::retry::Backoff;
 use super::run::{Outbox, Stop, TaskRun, Written, is_passing, shown};
+use super::runs::RegisteredRun;
 use super::store_errors::{chain, to_rpc_error};
 use crate::TaskId;
 use crate::store::{StoreError, TaskChange, TaskOutcome, TaskRecord, TaskStore};
 
 /// A task whose handler is to run.
 pub(super) struct TaskToRun {
-    pub(super) run: Arc<TaskRun>,
+    pub(super) run: RegisteredRun,
     pub(super) tool: RunningTool,
     /// When the time to live ends.
     pub(super) deadline: Option<Instant>,
 }
 
-/// Runs a task until its outcome is stored, or another process has taken it over.
+impl TaskToRun {
+    /// Runs the handler, and stores its outcome.
+    pub(super) fn start(self) -> RunningTask {
+        let id = self.run.id;
+        // Boxed twice: the future of an `async fn` has room for its arguments twice.
+        RunningTask::new(id, run_task(Box::new(self)))
+    }
+
+    /// Stores the outcome of the handler, which has ended.
+    pub(super) fn end(self, outcome: Outcome) -> RunningTask {
+        let Self { run, tool, .. } = self;
+        drop(tool);
+        RunningTask::new(run.id, async move { handler_ended(&run, outcome).await })
+    }
+}
+
+/// A run of a task, as a future that is ready when its outcome is stored, or another process has taken it over.
 ///
 /// # Cancel safety
 ///
 /// Dropping it drops the handler. The lease expires, and another process claims the task.
-pub(super) async fn run_task(mut task: Box<TaskToRun>) {
+pub(super) struct RunningTask {
+    pub(super) id: TaskId,
+    /// Boxed: the runtime moves a future several times before and after it runs.
+    future: BoxFuture<'static, ()>,
+}
+
+impl RunningTask {
+    fn new(id: TaskId, future: impl Future<Output = ()> + Send + 'static) -> Self {
+        let future = Box::pin(future);
+        Self { id, future }
+    }
+}
+
+impl Future for RunningTask {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<()> {
+        self.future.as_mut().poll(cx)
+    }
+}
+
+async fn run_task(mut task: Box<TaskToRun>) {
     let TaskToRun {
         run,
         tool,
@@ -44,10 +83,7 @@ pub(super) async fn run_task(mut task: Box<TaskToRun>) {
     };
     let TaskToRun { run, tool, .. } = *task;
     match ended {
-        Ok(outcome) => {
-            run.set_unheard();
-            finish(&run, task_outcome(&run, outcome)).await;
-        }
+        Ok(outcome) => handler_ended(&run, outcome).await,
         Err(stop) => {
             let unheard = signal_or_drop(tool);
             run.set_unheard();
@@ -58,6 +94,11 @@ pub(super) async fn run_task(mut task: Box<TaskToRun>) {
             }
         }
     }
+}
+
+async fn handler_ended(run: &TaskRun, outcome: Outcome) {
+    run.set_unheard();
+    finish(run, task_outcome(run, outcome)).await;
 }
 
 /// Runs the handler, and signals it when the caller cancels the task.

@@ -10,12 +10,13 @@ use std::sync::Arc;
 use bowline::server::{RunningTool, WeakServer};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::Env;
 use super::lease::keep_leases;
-use super::run::{Stop, shown};
-use super::run_task::{TaskToRun, delete, run_task};
-use super::runs::{Discarded, Registered};
+use super::run::{Stop, TaskRun, shown};
+use super::run_task::{RunningTask, delete};
+use super::runs::Discarded;
 use super::store_errors::chain;
 use crate::TaskId;
 use crate::store::{ChangeHint, RunMode};
@@ -23,7 +24,7 @@ use crate::store::{ChangeHint, RunMode};
 /// What the runner is told to do.
 pub(super) enum Job {
     /// Runs a task.
-    Start(Box<TaskToRun>),
+    Start(RunningTask),
     /// Stops and deletes a task whose id the caller never got.
     Discard(TaskId),
     /// Lets a handler end that was signalled and whose outcome is not needed.
@@ -81,16 +82,8 @@ async fn run_jobs(env: &Env, server: &WeakServer, mut jobs: UnboundedReceiver<Jo
 fn start(env: &Env, running: &mut JoinSet<()>, job: Job) {
     match job {
         Job::Start(task) => {
-            let registered = Registered {
-                runs: env.runs.clone(),
-                run: task.run.clone(),
-            };
-            env.runs.insert(&task.run);
-            // Boxed: the runtime moves a future several times before and after it runs.
-            running.spawn(Box::pin(async move {
-                let _registered = registered;
-                run_task(task).await;
-            }));
+            running.spawn(task);
+            env.runs.set_spawned();
         }
         Job::Discard(id) => {
             if let Some(run) = env.runs.get(id) {
@@ -119,26 +112,43 @@ fn drain(env: &Env) {
 }
 
 /// Reads the records of running tasks that were changed, for example by an answer that another process received.
+///
+/// Follows the changes of the store only while there are running tasks. Each hint wakes the runner, which costs more than
+/// storing a short task, and a store of several processes looks for their changes only while it is followed.
 async fn follow_changes(env: &Env) -> Infallible {
-    let mut changes = env.store.changes();
-    while let Some(hint) = changes.next().await {
-        let ChangeHint::Changed { id, version } = hint else {
-            continue; // found by the next renewal
-        };
-        // The changes of this process are known already.
-        let changed = env.runs.get(id);
-        let Some(run) = changed.filter(|run| run.held().version < version) else {
-            continue;
-        };
-        match env.store.read(id).await {
-            Ok(Some(record)) => run.deliver(record),
-            Ok(None) => run.stop(Stop::Lost),
-            Err(error) => {
-                let error = chain(&error);
-                tracing::warn!(task = %shown(id), %error, "failed to read a changed task");
+    loop {
+        env.runs.spawned().await;
+        let began = Instant::now();
+        let mut changes = env.store.changes();
+        // What was changed before has no hint.
+        for run in env.runs.all() {
+            read_changed(env, &run).await;
+        }
+        // Not after each task, because following again costs a read of each running one.
+        while !env.runs.is_empty() || began.elapsed() < env.options.renew_every {
+            let Some(hint) = changes.next().await else {
+                // The store has no hints; renewals find changes.
+                return std::future::pending().await;
+            };
+            let ChangeHint::Changed { id, version } = hint else {
+                continue; // found by the next renewal
+            };
+            // The changes of this process are known already.
+            let changed = env.runs.get(id);
+            if let Some(run) = changed.filter(|run| run.held().version < version) {
+                read_changed(env, &run).await;
             }
         }
     }
-    // The store has no hints; renewals find changes.
-    std::future::pending().await
+}
+
+async fn read_changed(env: &Env, run: &TaskRun) {
+    match env.store.read(run.id).await {
+        Ok(Some(record)) => run.deliver(record),
+        Ok(None) => run.stop(Stop::Lost),
+        Err(error) => {
+            let (task, error) = (shown(run.id), chain(&error));
+            tracing::warn!(%task, %error, "failed to read a changed task");
+        }
+    }
 }

@@ -1,8 +1,11 @@
 //! [`RunTable`]: the tasks that this process runs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::Notify;
 
 use super::run::TaskRun;
 use crate::TaskId;
@@ -15,11 +18,12 @@ pub(super) struct RunTable {
     /// Tasks that are being deleted, because no caller knows them.
     discarded: Mutex<BTreeSet<TaskId>>,
     is_draining: AtomicBool,
+    spawned: Notify,
 }
 
 impl RunTable {
     /// Adds a run, unless a later one of the same task is there.
-    pub(super) fn insert(&self, run: &Arc<TaskRun>) {
+    fn insert(&self, run: &Arc<TaskRun>) {
         let mut runs = self.runs.lock();
         let is_later = |known: &Arc<TaskRun>| known.fence.attempt > run.fence.attempt;
         if !runs.get(&run.id).is_some_and(is_later) {
@@ -31,12 +35,16 @@ impl RunTable {
         self.runs.lock().get(&id).cloned()
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.runs.lock().is_empty()
+    }
+
     pub(super) fn all(&self) -> Vec<Arc<TaskRun>> {
         self.runs.lock().values().cloned().collect()
     }
 
     /// Removes a run, unless a later one of the same task has taken its place.
-    pub(super) fn remove(&self, run: &Arc<TaskRun>) {
+    fn remove(&self, run: &Arc<TaskRun>) {
         let mut runs = self.runs.lock();
         if runs
             .get(&run.id)
@@ -44,6 +52,16 @@ impl RunTable {
         {
             runs.remove(&run.id);
         }
+    }
+
+    /// Marks that a run goes on in the background.
+    pub(super) fn set_spawned(&self) {
+        self.spawned.notify_one();
+    }
+
+    /// Waits until a run goes on in the background; returns at once if one was spawned since the last time.
+    pub(super) async fn spawned(&self) {
+        self.spawned.notified().await;
     }
 
     /// Returns whether a task is being deleted, so that it must not run if this process claims it before.
@@ -61,13 +79,28 @@ impl RunTable {
     }
 }
 
-/// Removes a run from its table when it ends.
-pub(super) struct Registered {
-    pub(super) runs: Arc<RunTable>,
-    pub(super) run: Arc<TaskRun>,
+/// A run that is in the table until this is dropped.
+pub(super) struct RegisteredRun {
+    runs: Arc<RunTable>,
+    run: Arc<TaskRun>,
 }
 
-impl Drop for Registered {
+impl RegisteredRun {
+    pub(super) fn new(runs: Arc<RunTable>, run: Arc<TaskRun>) -> Self {
+        runs.insert(&run);
+        Self { runs, run }
+    }
+}
+
+impl Deref for RegisteredRun {
+    type Target = Arc<TaskRun>;
+
+    fn deref(&self) -> &Arc<TaskRun> {
+        &self.run
+    }
+}
+
+impl Drop for RegisteredRun {
     fn drop(&mut self) {
         self.runs.remove(&self.run);
     }

@@ -16,6 +16,10 @@ use crate::store::RunMode;
 /// By default every call of a caller that declares the extension becomes a task at once. Calls of other callers run as
 /// usual, unless the tool is [`required`](Self::required) to be a task.
 ///
+/// The record of a task is stored before its handler runs. The handler runs inside the request until it waits for the
+/// first time, and in the background after that. One that computes for long without waiting delays the answer with the id:
+/// make it synchronous, so that it runs on tokio's blocking pool.
+///
 /// # Examples
 ///
 /// ```

@@ -31,6 +31,26 @@ async fn a_cancelled_task_is_cancelled_at_once_and_its_handler_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_task_is_cancelled_at_once_whatever_ran_before() {
+    let dropped = Counter::default();
+    let fast = Tool::new("fast", async || "done");
+    let tools = [hangs(&dropped), fast].map(|tool| tool.with_settings(TaskSettings::new()));
+    let server = server(Tasks::new(store()), tools);
+    let mut client = TestClient::new(&server);
+
+    for nth in 1..=3 {
+        // The process follows the changes of its store only while it runs tasks.
+        pass(9 * SECOND).await;
+        client.start("fast").await;
+        let id = client.start("hangs").await;
+        client.cancel(&id).await.unwrap();
+        // The next renewal is later.
+        pass(SECOND / 100).await;
+        assert_eq!(dropped.get(), nth);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_task_is_cancelled_by_another_process() {
     let (store, dropped) = (store(), Counter::default());
     let owner = server(

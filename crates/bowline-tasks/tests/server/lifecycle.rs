@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bowline::types::CreateMessageRequestParams;
 use bowline::{Context, Progress, RpcError, Tool, ToolError};
-use bowline_tasks::store::{StoreLimits, TaskStore as _};
-use bowline_tasks::{TaskSettings, Tasks};
+use bowline_tasks::store::{StoreLimits, TaskOutcome, TaskStore as _};
+use bowline_tasks::{TaskId, TaskSettings, Tasks};
 use bowline_types::ErrorCode;
 use serde_json::{Value, json};
 
@@ -50,6 +50,53 @@ async fn a_call_becomes_a_task_and_its_result_is_inlined() {
     assert_eq!(done["result"]["resultType"], "complete");
     // It stays available.
     assert_eq!(client.get(id).await.unwrap()["result"], done["result"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_need_not_wait_has_ended_when_its_task_is_returned() {
+    let store = store();
+    let runs = Counter::default();
+    let counted = runs.clone();
+    let fast = Tool::new("fast", move || {
+        counted.add();
+        std::future::ready("done")
+    });
+    let fast = fast.with_settings(TaskSettings::new());
+    let server = server(Tasks::new(store.clone()), [fast]);
+    let mut client = TestClient::new(&server);
+
+    let created = client.call("fast", json!({})).await.unwrap();
+    let id: TaskId = created["taskId"].as_str().unwrap().parse().unwrap();
+    let record = store.read(id).await.unwrap().unwrap();
+
+    // The state in which it was created, as of every task.
+    assert_eq!(created["status"], "working");
+    assert!(matches!(record.outcome, Some(TaskOutcome::Completed(_))));
+    assert_eq!(runs.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_that_cannot_be_stored_at_once_does_not_delay_the_task() {
+    let store = FaultyStore::new(&store());
+    let (faulty, runs) = (store.clone(), Counter::default());
+    let counted = runs.clone();
+    let fast = Tool::new("fast", move || {
+        counted.add();
+        faulty.set_down(true);
+        std::future::ready("done")
+    });
+    let fast = fast.with_settings(TaskSettings::new());
+    let server = server(Tasks::new(store.clone()), [fast]);
+    let mut client = TestClient::new(&server);
+
+    let id = client.start("fast").await;
+    // Longer than the lease.
+    pass(30 * SECOND).await;
+    store.set_down(false);
+    let done = client.wait_for(&id, "completed").await;
+
+    assert_eq!(done["result"]["content"][0]["text"], "done");
+    assert_eq!(runs.get(), 1);
 }
 
 #[tokio::test(start_paused = true)]
