@@ -14,6 +14,7 @@ use crate::measure::Sample;
 
 /// Connections to one server.
 pub(crate) struct HttpLoad {
+    server: SocketAddr,
     poll: Poll,
     connections: Vec<Connection>,
     buffer: Vec<u8>,
@@ -40,9 +41,18 @@ impl HttpLoad {
     ///
     /// If the server refuses one.
     pub(crate) fn open(server: SocketAddr, count: usize, message: &Message, era: Era) -> Self {
+        Self::open_each(server, std::iter::repeat_n(message, count), era)
+    }
+
+    /// Opens a connection for each of these messages, as [`open`](Self::open) does.
+    pub(crate) fn open_each<'a>(
+        server: SocketAddr,
+        messages: impl Iterator<Item = &'a Message>,
+        era: Era,
+    ) -> Self {
         let poll = Poll::new().expect("failed to create an epoll");
         let mut connections = Vec::new();
-        for index in 0..count {
+        for (index, message) in messages.enumerate() {
             let (stream, context) = match era {
                 Era::Legacy => {
                     let (stream, session) = open_session(server);
@@ -50,13 +60,7 @@ impl HttpLoad {
                 }
                 Era::Modern => (connect(server), ProtocolContext::Modern),
             };
-            stream.set_nonblocking(true).expect("a socket");
-            let mut stream = TcpStream::from_std(stream);
-            let interest = Interest::READABLE | Interest::WRITABLE;
-            let registered = poll
-                .registry()
-                .register(&mut stream, Token(index), interest);
-            registered.expect("failed to register a socket");
+            let stream = register(&poll, index, stream);
             let (request, id_at) = message.http(&context);
             connections.push(Connection {
                 stream,
@@ -72,9 +76,18 @@ impl HttpLoad {
             });
         }
         Self {
+            server,
             poll,
             connections,
             buffer: vec![0; 1 << 18],
+        }
+    }
+
+    /// Replaces every connection, and keeps the sessions. Some servers close a connection that was idle for a few
+    /// seconds, while other programs have their turns.
+    pub(crate) fn reconnect(&mut self) {
+        for (index, connection) in self.connections.iter_mut().enumerate() {
+            connection.stream = register(&self.poll, index, connect(self.server));
         }
     }
 
@@ -190,6 +203,16 @@ impl Connection {
             self.id
         );
     }
+}
+
+fn register(poll: &Poll, index: usize, stream: std::net::TcpStream) -> TcpStream {
+    stream.set_nonblocking(true).expect("a socket");
+    let mut stream = TcpStream::from_std(stream);
+    let interest = Interest::READABLE | Interest::WRITABLE;
+    let registry = poll.registry();
+    let registered = registry.register(&mut stream, Token(index), interest);
+    registered.expect("failed to register a socket");
+    stream
 }
 
 /// Opens a connection with a legacy session, and returns the session id.
