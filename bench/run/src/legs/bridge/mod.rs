@@ -8,7 +8,7 @@ use running_bridge::{Behind, RunningBridge, UpstreamServer};
 
 use crate::load::Era;
 use crate::machine;
-use crate::measure::{Goal, Row, Series, interleave};
+use crate::measure::{Goal, Row, interleave};
 use crate::options::Options;
 use crate::program::Subject;
 
@@ -24,12 +24,10 @@ struct Combination {
 
 /// Every combination: CPU time per call, and memory after the last turn.
 pub(crate) fn cost(options: &Options) -> Vec<Row> {
-    let mut rows: Vec<Row> = COMBINATIONS
+    COMBINATIONS
         .iter()
         .flat_map(|combination| measure(options, combination))
-        .collect();
-    rows.extend(process_for_each_request(options));
-    rows
+        .collect()
 }
 
 fn measure(options: &Options, combination: &Combination) -> Vec<Row> {
@@ -51,7 +49,10 @@ fn measure(options: &Options, combination: &Combination) -> Vec<Row> {
     for (subject, bridge) in &bridges {
         match bridge.failure() {
             Some(failure) => notes.push(format!("{}: {failure}", subject.name())),
-            None => memory.push((*subject, megabytes(bridge))),
+            None => {
+                memory.push((*subject, megabytes(bridge)));
+                notes.extend(children_note(*subject, bridge));
+            }
         }
     }
     series.retain(|one| memory.iter().any(|(subject, _)| *subject == one.subject));
@@ -68,39 +69,13 @@ fn megabytes(bridge: &RunningBridge) -> f64 {
     machine::resident_kib(bridge.id()) as f64 * 1024.0 / 1e6
 }
 
-/// A bridge in its default mode that starts a process for each request, which the other rows do not show.
-fn process_for_each_request(options: &Options) -> Option<Row> {
-    let upstream = UpstreamServer::start(Behind::Stdio);
-    let started = RunningBridge::start_stateless_supergateway(&upstream, options);
-    let mut bridge = match started {
-        Ok(bridge) => bridge,
-        Err(error) => {
-            eprintln!("  did not run: {error}");
-            return None;
-        }
-    };
-    let (mut children_ns, mut replies) = (0, 0);
-    let samples = (0..options.rounds()).map(|_| {
-        let before = machine::ended_children_cpu_ns(bridge.id());
-        let sample = bridge.measure(options.window());
-        children_ns += machine::ended_children_cpu_ns(bridge.id()) - before;
-        replies += sample.replies;
-        sample
-    });
-    let series = Series {
-        subject: Subject::Supergateway,
-        samples: samples.collect(),
-    };
-    let note = match bridge.failure() {
-        Some(failure) => format!("supergateway: {failure}"),
-        None => format!(
-            "supergateway: the processes take another {:.1} ms of CPU time per call (those of the warm-up included)",
-            children_ns as f64 / 1e6 / replies.max(1) as f64
-        ),
-    };
-    let work = "a stdio server for HTTP clients, a process for each request, 1 connection";
-    let row = Row::cpu(work, None, &[series]);
-    Some(row.of_bridges().with_notes(vec![note]))
+/// Returns a note if the bridge starts a process for each request, or for a few: their CPU time is not in the row.
+fn children_note(subject: Subject, bridge: &RunningBridge) -> Option<String> {
+    let name = subject.name();
+    let per_call = bridge.ended_children_ms_per_call()?;
+    Some(format!(
+        "{name}: the processes that it started and that have ended took another {per_call:.1} ms of CPU time per call"
+    ))
 }
 
 const COMBINATIONS: &[Combination] = &[

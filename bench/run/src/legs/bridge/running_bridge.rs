@@ -63,6 +63,7 @@ pub(super) struct RunningBridge {
     load: HttpLoad,
     /// Why it is not measured further.
     failure: Option<String>,
+    replies: u64,
 }
 
 impl RunningBridge {
@@ -83,20 +84,6 @@ impl RunningBridge {
         Self::open(command, port, era, connections)
     }
 
-    /// Starts supergateway in its default mode, with one connection.
-    ///
-    /// # Errors
-    ///
-    /// Why it does not work.
-    pub(super) fn start_stateless_supergateway(
-        upstream: &UpstreamServer,
-        options: &Options,
-    ) -> Result<Self, String> {
-        let port = free_port()?;
-        let command = supergateway(upstream, options, port)?;
-        Self::open(command, port, Era::Legacy, 1)
-    }
-
     fn open(mut command: Command, port: u16, era: Era, connections: usize) -> Result<Self, String> {
         let mut program = Program::start_silent(&mut command, Core::Test);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -105,6 +92,7 @@ impl RunningBridge {
             program,
             load: caught(|| HttpLoad::open(address, connections, &call(), era))?,
             failure: None,
+            replies: 0,
         };
         // The first calls open connections, and show whether the combination works.
         let _ = bridge.measure(Duration::from_millis(100));
@@ -125,10 +113,20 @@ impl RunningBridge {
             self.load.reconnect();
             self.load.measure(id, window)
         });
-        measured.unwrap_or_else(|failure| {
+        let sample = measured.unwrap_or_else(|failure| {
             self.failure = Some(failure);
             nothing
-        })
+        });
+        self.replies += sample.replies;
+        sample
+    }
+
+    /// Returns the CPU time per call of processes that the bridge has started and that have ended; `None` without any.
+    pub(super) fn ended_children_ms_per_call(&self) -> Option<f64> {
+        let total = machine::ended_children_cpu_ns(self.id());
+        // Warm-ups are a fifth of the calls, and are not in `replies`.
+        let calls = self.replies as f64 * 1.25;
+        (total > 0).then(|| total as f64 / 1e6 / calls.max(1.0))
     }
 
     /// Returns why it does not work.
@@ -157,11 +155,7 @@ fn command(
         Subject::Raw => raw_proxy(upstream, port),
         Subject::Bowline => Ok(bowline(upstream, port)),
         Subject::McpProxy => mcp_proxy(upstream, options, port),
-        Subject::Supergateway => {
-            let mut command = supergateway(upstream, options, port)?;
-            command.arg("--stateful");
-            Ok(command)
-        }
+        Subject::Supergateway => supergateway(upstream, options, port),
         Subject::FastMcp => fastmcp(upstream, options, port),
         Subject::RmcpBest | Subject::RmcpDefault => Err("not a bridge".to_owned()),
     }
@@ -203,6 +197,7 @@ fn mcp_proxy(upstream: &UpstreamServer, options: &Options, port: u16) -> Result<
     Ok(command)
 }
 
+/// With a process for each legacy session; by default it starts one for each request.
 fn supergateway(
     upstream: &UpstreamServer,
     options: &Options,
@@ -213,7 +208,7 @@ fn supergateway(
     };
     let mut command = installed(Subject::Supergateway, options)?;
     command.args(["--port", &port.to_string(), "--logLevel", "none"]);
-    command.args(["--outputTransport", "streamableHttp"]);
+    command.args(["--outputTransport", "streamableHttp", "--stateful"]);
     // A shell splits it into words.
     command.arg("--stdio").arg(server.join(" "));
     Ok(command)
@@ -230,7 +225,7 @@ fn fastmcp(upstream: &UpstreamServer, options: &Options, port: u16) -> Result<Co
             };
             let server = serde_json::json!({"command": program, "args": arguments});
             let config = serde_json::json!({"mcpServers": {"raw": server}});
-            bridge.arg(config_file("fastmcp.json", &config)?)
+            bridge.arg(config_file("mcp.json", &config)?)
         }
     };
     bridge.args(["--transport", "http", "--host", "127.0.0.1"]);
