@@ -93,9 +93,20 @@ impl HttpLoad {
 
     /// Keeps every connection busy for a window, and measures the cost in the process `pid`.
     pub(crate) fn measure(&mut self, pid: u32, window: Duration) -> Sample {
-        self.run(Instant::now() + window / 4);
+        self.measure_in_turn(pid, window, self.connections.len())
+    }
+
+    /// Keeps this many requests in flight for a window, on one connection after the other, and measures the cost in the
+    /// process `pid`.
+    pub(crate) fn measure_in_turn(
+        &mut self,
+        pid: u32,
+        window: Duration,
+        in_flight: usize,
+    ) -> Sample {
+        self.run(Instant::now() + window / 4, in_flight);
         let (cpu, begun) = (machine::cpu_ns(pid), Instant::now());
-        let latencies = self.run(begun + window);
+        let latencies = self.run(begun + window, in_flight);
         let cpu_ns = machine::cpu_ns(pid) - cpu;
         Sample::of(latencies, cpu_ns, begun.elapsed())
     }
@@ -106,28 +117,42 @@ impl HttpLoad {
         for connection in &mut self.connections {
             connection.next();
         }
-        let mut left = vec![each; self.connections.len()];
-        self.run_requests(|index, _, _| {
+        let all = self.connections.len();
+        let mut left = vec![each; all];
+        self.run_requests(all, |index, _, _| {
             left[index] -= 1;
-            left[index] > 0
+            (left[index] > 0).then_some(index)
         });
     }
 
-    fn run(&mut self, end: Instant) -> Vec<u64> {
+    fn run(&mut self, end: Instant, in_flight: usize) -> Vec<u64> {
         let mut latencies = Vec::new();
-        for connection in &mut self.connections {
+        let count = self.connections.len();
+        for connection in &mut self.connections[..in_flight] {
             connection.next();
         }
-        self.run_requests(|_, now, sent| {
+        self.run_requests(in_flight, |index, now, sent| {
             latencies.push((now - sent).as_nanos() as u64);
-            now < end
+            // The connections take turns in as many groups as there are requests in flight, so that the next one is
+            // idle.
+            let next = index + in_flight;
+            let next = if next < count {
+                next
+            } else {
+                index % in_flight
+            };
+            (now < end).then_some(next)
         });
         latencies
     }
 
-    /// Reads replies, and sends the next request on a connection if `again` returns true, until none is in flight.
-    fn run_requests(&mut self, mut again: impl FnMut(usize, Instant, Instant) -> bool) {
-        let mut busy = self.connections.len();
+    /// Reads replies, and sends the next request on the connection that `again` returns for the one of a reply, until
+    /// none is in flight.
+    fn run_requests(
+        &mut self,
+        mut busy: usize,
+        mut again: impl FnMut(usize, Instant, Instant) -> Option<usize>,
+    ) {
         let mut events = Events::with_capacity(1024);
         while busy > 0 {
             self.poll
@@ -143,10 +168,9 @@ impl HttpLoad {
                     continue;
                 }
                 connection.check();
-                if again(event.token().0, Instant::now(), connection.sent) {
-                    connection.next();
-                } else {
-                    busy -= 1;
+                match again(event.token().0, Instant::now(), connection.sent) {
+                    Some(next) => self.connections[next].next(),
+                    None => busy -= 1,
                 }
             }
         }

@@ -148,7 +148,8 @@ impl Crowd {
 
     fn turn(&mut self, options: &Options) -> Sample {
         self.load.reconnect();
-        self.load.measure(self.program.id(), 2 * options.window())
+        let (id, window) = (self.program.id(), 2 * options.window());
+        self.load.measure_in_turn(id, window, IN_FLIGHT)
     }
 
     /// Sends the calls that are not answered. Closing the connections cancels them.
@@ -216,6 +217,9 @@ fn waiting_calls(server: SocketAddr) -> Option<u64> {
 const CLIENTS: usize = 1_000;
 /// The clients of the tenth server.
 const WAITING: usize = CLIENTS / 10;
+/// The calls to the nine servers that are in flight at a time. With as many as there are clients, the latencies would
+/// show the length of the queue before a busy processor.
+const IN_FLIGHT: usize = 60;
 /// The tools of the nine servers.
 const TOOLS: [&str; 9] = [
     "s0__tool_0",
