@@ -47,6 +47,17 @@ pub(crate) fn cpu_ns(pid: u32) -> u64 {
     read(clock)
 }
 
+/// Returns the CPU time of the children of the process `pid` that have ended, in nanoseconds.
+pub(crate) fn ended_children_cpu_ns(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name of the program, in parentheses, may contain spaces.
+    let (_, fields) = stat.rsplit_once(')').unwrap_or_default();
+    let mut fields = fields.split_whitespace().skip(CHILDREN_USER_TIME);
+    let mut ticks = || fields.next().and_then(|it| it.parse::<u64>().ok());
+    let total = ticks().unwrap_or(0) + ticks().unwrap_or(0);
+    total * NANOSECONDS_PER_TICK
+}
+
 /// Reads the monotonic clock, which all processes share, in nanoseconds.
 pub(crate) fn monotonic_ns() -> u64 {
     read(ClockId::CLOCK_MONOTONIC)
@@ -106,3 +117,8 @@ pub(crate) fn program_folder() -> std::path::PathBuf {
         .map(Path::to_owned)
         .expect("the folder of this program")
 }
+
+/// The index of `cutime` behind the name of the program; `cstime` follows.
+const CHILDREN_USER_TIME: usize = 13;
+/// `USER_HZ` is 100 on all architectures that the benchmark runs on.
+const NANOSECONDS_PER_TICK: u64 = 10_000_000;

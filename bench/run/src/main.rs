@@ -6,6 +6,7 @@ use options::Options;
 
 mod baseline;
 mod callgrind;
+mod installed;
 mod legs;
 mod load;
 mod machine;
@@ -67,7 +68,13 @@ fn measure_all(words: &[String]) -> ExitCode {
 }
 
 fn write(folder: &Path, rows: &[measure::Row], options: &Options) -> std::io::Result<()> {
-    std::fs::write(folder.join("RESULTS.md"), report::markdown(rows, options))?;
+    let file = folder.join("RESULTS.md");
+    let text = match options.is_complete() {
+        true => report::markdown(rows, options),
+        // The results of the other legs stay.
+        false => report::with_bridges(&std::fs::read_to_string(&file)?, rows, options),
+    };
+    std::fs::write(file, text)?;
     if let Some(picture) = svg::draw(rows) {
         std::fs::write(folder.join("growth.svg"), picture)?;
     }

@@ -125,6 +125,22 @@ pub(crate) struct Row {
     /// Its position on a growth curve, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) point: Option<Point>,
+    /// The table of the report in which it is shown.
+    #[serde(skip)]
+    pub(crate) table: Table,
+    /// What the figures do not show, such as why a subject has none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notes: Vec<String>,
+}
+
+/// A table of the report, with a column for each of its subjects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Table {
+    /// Servers and clients written with an SDK.
+    #[default]
+    Sdks,
+    /// Programs between clients and servers.
+    Bridges,
 }
 
 /// A position on a growth curve.
@@ -142,6 +158,8 @@ pub(crate) enum Goal {
     Ratio(f64),
     /// At most this value.
     Value(f64),
+    /// At most this multiple of raw, and at most this value.
+    RatioAndValue(f64, f64),
     /// At most the value of rmcp in its fastest configuration.
     RmcpBest,
 }
@@ -189,6 +207,8 @@ impl Row {
             goal,
             cells: cells.collect(),
             point: None,
+            table: Table::default(),
+            notes: Vec::new(),
         }
     }
 
@@ -208,7 +228,37 @@ impl Row {
             goal: None,
             cells: cells.collect(),
             point: None,
+            table: Table::default(),
+            notes: Vec::new(),
         }
+    }
+
+    /// Builds a row of the 99th percentile of the latencies.
+    pub(crate) fn p99(work: impl Into<String>, series: &[Series]) -> Self {
+        let in_ms: fn(&Sample) -> f64 = |sample| sample.p99_ns as f64 / 1e6;
+        let cells = series.iter().map(|one| Cell {
+            subject: one.subject.name(),
+            value: Spread::of(one.samples.iter().map(in_ms).collect()),
+            ratio: None,
+            pace: None,
+        });
+        Self {
+            cells: cells.collect(),
+            unit: "ms",
+            ..Self::plain(work, "", None, &[])
+        }
+    }
+
+    /// Shows the row in the table of bridges.
+    pub(crate) fn of_bridges(mut self) -> Self {
+        self.table = Table::Bridges;
+        self
+    }
+
+    /// Adds what the figures do not show.
+    pub(crate) fn with_notes(mut self, notes: Vec<String>) -> Self {
+        self.notes = notes;
+        self
     }
 
     /// Places the row on a growth curve.
@@ -240,6 +290,8 @@ impl Row {
             goal,
             cells: cells.collect(),
             point: None,
+            table: Table::default(),
+            notes: Vec::new(),
         }
     }
 }

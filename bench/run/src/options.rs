@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::installed::InstalledBridges;
 use crate::legs;
 
 pub(crate) struct Options {
@@ -12,6 +13,8 @@ pub(crate) struct Options {
     pub(crate) json: bool,
     /// The folder to write `RESULTS.md` and `growth.svg` to.
     pub(crate) write: Option<PathBuf>,
+    /// The bridges of others.
+    pub(crate) bridges: InstalledBridges,
 }
 
 impl Options {
@@ -21,6 +24,7 @@ impl Options {
             quick: false,
             json: false,
             write: None,
+            bridges: InstalledBridges::default(),
         };
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -30,6 +34,10 @@ impl Options {
                 "--write" => {
                     let path = words.next().ok_or("`--write` needs a folder")?;
                     options.write = Some(path.into());
+                }
+                "--bridges" => {
+                    let path = words.next().ok_or("`--bridges` needs a file")?;
+                    options.bridges = InstalledBridges::read(path.as_ref())?;
                 }
                 leg if legs::LEGS.iter().any(|(name, _)| *name == leg) => {
                     options.legs.push(word.clone());
@@ -42,6 +50,11 @@ impl Options {
 
     pub(crate) fn wants(&self, leg: &str) -> bool {
         self.legs.is_empty() || self.legs.iter().any(|name| name == leg)
+    }
+
+    /// Returns whether all legs run.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.legs.is_empty()
     }
 
     /// Returns how many turns each program has.

@@ -16,6 +16,10 @@ pub(crate) enum Subject {
     Bowline,
     RmcpBest,
     RmcpDefault,
+    // Bridges only.
+    McpProxy,
+    Supergateway,
+    FastMcp,
 }
 
 impl Subject {
@@ -23,12 +27,24 @@ impl Subject {
     /// The subjects that implement all tools.
     pub(crate) const FULL: [Self; 3] = [Self::Raw, Self::Bowline, Self::RmcpBest];
 
+    /// The programs between clients and servers.
+    pub(crate) const BRIDGES: [Self; 5] = [
+        Self::Raw,
+        Self::Bowline,
+        Self::McpProxy,
+        Self::Supergateway,
+        Self::FastMcp,
+    ];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Raw => "raw",
             Self::Bowline => "Bowline",
             Self::RmcpBest => "rmcp best",
             Self::RmcpDefault => "rmcp default",
+            Self::McpProxy => "mcp-proxy",
+            Self::Supergateway => "supergateway",
+            Self::FastMcp => "FastMCP",
         }
     }
 
@@ -46,6 +62,9 @@ impl Subject {
             Self::Raw => raw,
             Self::Bowline => bowline,
             Self::RmcpBest | Self::RmcpDefault => rmcp,
+            Self::McpProxy | Self::Supergateway | Self::FastMcp => {
+                unreachable!("{} is neither a server nor a client", self.name())
+            }
         };
         let mut command = Command::new(machine::program_folder().join(name));
         if self == Self::RmcpDefault {
@@ -87,8 +106,22 @@ impl Program {
     ///
     /// If the program cannot be started.
     pub(crate) fn start(command: &mut Command, core: Core) -> Self {
+        Self::spawn(command.stdout(Stdio::piped()), core)
+    }
+
+    /// Starts a program whose output is not read: with a pipe, it would stop as soon as that is full.
+    ///
+    /// # Panics
+    ///
+    /// If the program cannot be started.
+    pub(crate) fn start_silent(command: &mut Command, core: Core) -> Self {
+        Self::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()), core)
+    }
+
+    fn spawn(command: &mut Command, core: Core) -> Self {
         machine::pin(core);
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        // Input stays open: some servers exit at its end.
+        let child = command.stdin(Stdio::piped()).spawn();
         machine::pin(Core::Load);
         let child = child.unwrap_or_else(|error| panic!("{command:?}: {error}"));
         Self { child }
@@ -138,6 +171,10 @@ impl Program {
 
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    pub(crate) fn has_exited(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_some())
     }
 
     pub(crate) fn cpu_ns(&self) -> u64 {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::machine;
-use crate::measure::{Cell, Goal, Row, Spread};
+use crate::measure::{Cell, Goal, Row, Spread, Table};
 use crate::options::Options;
 use crate::program::Subject;
 
@@ -28,6 +28,9 @@ pub(crate) fn text(rows: &[Row]) -> String {
                 pace(cell)
             );
         }
+        for note in &row.notes {
+            let _ = writeln!(text, "  {note}");
+        }
     }
     text
 }
@@ -45,12 +48,60 @@ pub(crate) fn markdown(rows: &[Row], options: &Options) -> String {
         options.window().as_millis()
     );
     text.push_str(ABOUT);
-    table(&mut text, rows.iter().filter(|row| row.point.is_none()));
-    if rows.iter().any(|row| row.point.is_some()) {
+    let (bridges, rows): (Vec<&Row>, Vec<&Row>) =
+        rows.iter().partition(|row| row.table == Table::Bridges);
+    let (curves, others): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.point.is_some());
+    table(&mut text, Table::Sdks, &others);
+    if !curves.is_empty() {
         text.push_str(GROWTH);
-        table(&mut text, rows.iter().filter(|row| row.point.is_some()));
+        table(&mut text, Table::Sdks, &curves);
     }
     text.push_str(PACE);
+    pace_table(&mut text, &rows);
+    text.push_str(&bridges_section(&bridges, options));
+    text
+}
+
+/// Returns `RESULTS.md` with the section of bridges replaced.
+pub(crate) fn with_bridges(results: &str, rows: &[Row], options: &Options) -> String {
+    let rows: Vec<&Row> = rows
+        .iter()
+        .filter(|row| row.table == Table::Bridges)
+        .collect();
+    // The section is the last one.
+    let others = results
+        .find(BRIDGES)
+        .map_or(results, |at| &results[..at])
+        .trim_end();
+    format!("{others}\n{}", bridges_section(&rows, options))
+}
+
+/// Renders the section of bridges, which may have been measured at another time than the others.
+fn bridges_section(rows: &[&Row], options: &Options) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from(BRIDGES);
+    let _ = writeln!(text, "* {}", date());
+    let _ = writeln!(text, "* {}", machine::describe());
+    let peers = options.bridges.versions().join(", ");
+    let _ = writeln!(text, "* {}, {peers}", versions());
+    text.push_str(ABOUT_BRIDGES);
+    table(&mut text, Table::Bridges, rows);
+    if rows.iter().any(|row| !row.notes.is_empty()) {
+        text.push('\n');
+    }
+    for row in rows {
+        for note in &row.notes {
+            let _ = writeln!(text, "* {}: {note}", row.work);
+        }
+    }
+    text.push_str(PACE_COLUMNS);
+    pace_table(&mut text, rows);
+    text
+}
+
+fn pace_table(text: &mut String, rows: &[&Row]) {
     for row in rows {
         for cell in &row.cells {
             if let Some(pace) = cell.pace {
@@ -62,14 +113,29 @@ pub(crate) fn markdown(rows: &[Row], options: &Options) -> String {
             }
         }
     }
-    text
 }
 
-fn table<'a>(text: &mut String, rows: impl Iterator<Item = &'a Row>) {
-    text.push_str(COLUMNS);
+impl Table {
+    fn subjects(self) -> &'static [Subject] {
+        match self {
+            Self::Sdks => &Subject::ALL,
+            Self::Bridges => &Subject::BRIDGES,
+        }
+    }
+
+    /// Returns the head of the table.
+    fn head(self) -> String {
+        let names: Vec<&str> = self.subjects().iter().map(|it| it.name()).collect();
+        let line = "---|".repeat(names.len() + 2);
+        format!("\n| work | {} | goal |\n|{line}\n", names.join(" | "))
+    }
+}
+
+fn table(text: &mut String, table: Table, rows: &[&Row]) {
+    text.push_str(&table.head());
     for row in rows {
         let _ = write!(text, "| {}, {} ", row.work, row.unit);
-        for subject in Subject::ALL {
+        for &subject in table.subjects() {
             let cell = row.cells.iter().find(|cell| cell.subject == subject.name());
             let entry = cell.map_or("–".to_owned(), |cell| in_table(cell, subject));
             let _ = write!(text, "| {entry} ");
@@ -102,6 +168,7 @@ impl Goal {
         match self {
             Self::Ratio(most) => format!("≤ {most} ×"),
             Self::Value(most) => format!("≤ {most}"),
+            Self::RatioAndValue(ratio, value) => format!("≤ {ratio} × and ≤ {value}"),
             Self::RmcpBest => "≤ rmcp best".to_owned(),
         }
     }
@@ -123,6 +190,10 @@ fn verdict(row: &Row) -> &'static str {
     let reached = match (row.goal, bowline) {
         (Some(Goal::Ratio(most)), Some(cell)) => cell.ratio.map(|ratio| ratio.median <= most),
         (Some(Goal::Value(most)), Some(cell)) => Some(cell.value.median <= most),
+        (Some(Goal::RatioAndValue(most, value)), Some(cell)) => {
+            let ratio = cell.ratio.map(|ratio| ratio.median <= most);
+            ratio.map(|is_below| is_below && cell.value.median <= value)
+        }
         (Some(Goal::RmcpBest), Some(cell)) => {
             of(Subject::RmcpBest).map(|rmcp| cell.value.median <= rmcp.value.median)
         }
@@ -191,11 +262,6 @@ without any protocol check: the ceiling. *rmcp best* is a manual handler without
 *rmcp default* the style of its documentation. To repeat: `cargo xtask bench`, or `cargo xtask bench LEG…` for some legs.
 ";
 
-const COLUMNS: &str = "
-| work | raw | Bowline | rmcp best | rmcp default | goal |
-|---|---|---|---|---|---|
-";
-
 const GROWTH: &str = "
 ## How cost grows
 
@@ -209,4 +275,23 @@ Replies per second and latencies depend on the machine and its load.
 
 | work | program | per second | p50 µs | p99 µs |
 |---|---|---|---|---|
+";
+
+const PACE_COLUMNS: &str = "
+| work | program | per second | p50 µs | p99 µs |
+|---|---|---|---|---|
+";
+
+const BRIDGES: &str = "
+## Bridges
+
+Written by `cargo xtask bench bridge bridge-hanging`; do not edit.
+
+";
+
+const ABOUT_BRIDGES: &str = "
+CPU time is that of the bridge alone, per reply; the server behind it is the raw server, on the core of the load or as a \
+child process. *raw* is a hyper server and a hyper client that pass each request on without a look into it: the ceiling. \
+*Bowline* is the command `bowline bridge`. A dash means that the program does not have this combination, or that it did \
+not work: the notes below the table have the reason.
 ";

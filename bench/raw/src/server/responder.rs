@@ -115,7 +115,8 @@ impl RawResponder {
             "server/discover" => Action::Respond(response(id, DISCOVERED)),
             "initialize" => Action::Respond(response(id, INITIALIZED)),
             "subscriptions/listen" => listen(id),
-            other => panic!("unknown method `{other}`"),
+            // Bridges request lists that this server does not have.
+            other => Action::Respond(unknown(id, other)),
         }
     }
 
@@ -183,6 +184,13 @@ fn text(id: &str, text: &str) -> Vec<u8> {
     serde_json::to_writer(&mut out, text).expect("text is serializable");
     out.extend_from_slice(br#"}],"resultType":"complete"}}"#);
     out
+}
+
+fn unknown(id: &str, method: &str) -> Vec<u8> {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"method not found: {method}"}}}}"#
+    )
+    .into_bytes()
 }
 
 fn response(id: &str, result: &str) -> Vec<u8> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::load::{Message, ProtocolContext, connect, receive, send_one};
 use crate::machine::{self, Core};
-use crate::measure::{Cell, Goal, Row, Spread};
+use crate::measure::{Cell, Goal, Row, Spread, Table};
 use crate::options::Options;
 use crate::program::{ProcessSetting, Program, Subject};
 
@@ -49,6 +49,8 @@ pub(crate) fn latency(options: &Options) -> Vec<Row> {
             goal: Some(Goal::RmcpBest),
             cells: cells.collect(),
             point: None,
+            table: Table::default(),
+            notes: Vec::new(),
         }
     };
     vec![row("HTTP", &over_http), row("stdio", &over_stdio)]
@@ -75,6 +77,8 @@ pub(crate) fn stalled(_: &Options) -> Vec<Row> {
         goal: None,
         cells: cells.into(),
         point: None,
+        table: Table::default(),
+        notes: Vec::new(),
     }]
 }
 

@@ -1,6 +1,7 @@
 //! The legs of the benchmark, in the order of the report.
 
 mod abandoned;
+mod bridge;
 mod build;
 mod clients;
 mod growth;
@@ -34,6 +35,8 @@ pub(crate) const LEGS: &[(&str, Leg)] = &[
     ("local", local::both_ends),
     ("threads", threads::one_and_two_cores),
     ("tasks", tasks::short),
+    ("bridge", bridge::cost),
+    ("bridge-hanging", bridge::hanging),
     ("growth", growth::curves),
     ("build", build::cold),
 ];
@@ -41,7 +44,7 @@ pub(crate) const LEGS: &[(&str, Leg)] = &[
 pub(crate) fn usage() -> String {
     let names: Vec<&str> = LEGS.iter().map(|(name, _)| *name).collect();
     format!(
-        "Usage: bench-run [--quick] [--json] [--write FOLDER] [LEG]…\n\n  legs: {}",
+        "Usage: bench-run [--quick] [--json] [--write FOLDER] [--bridges FILE] [LEG]…\n\n  legs: {}",
         names.join(", ")
     )
 }

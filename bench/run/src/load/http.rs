@@ -14,6 +14,7 @@ use crate::measure::Sample;
 
 /// Connections to one server.
 pub(crate) struct HttpLoad {
+    server: SocketAddr,
     poll: Poll,
     connections: Vec<Connection>,
     buffer: Vec<u8>,
@@ -40,9 +41,18 @@ impl HttpLoad {
     ///
     /// If the server refuses one.
     pub(crate) fn open(server: SocketAddr, count: usize, message: &Message, era: Era) -> Self {
+        Self::open_each(server, std::iter::repeat_n(message, count), era)
+    }
+
+    /// Opens a connection for each of these messages, as [`open`](Self::open) does.
+    pub(crate) fn open_each<'a>(
+        server: SocketAddr,
+        messages: impl Iterator<Item = &'a Message>,
+        era: Era,
+    ) -> Self {
         let poll = Poll::new().expect("failed to create an epoll");
         let mut connections = Vec::new();
-        for index in 0..count {
+        for (index, message) in messages.enumerate() {
             let (stream, context) = match era {
                 Era::Legacy => {
                     let (stream, session) = open_session(server);
@@ -50,13 +60,7 @@ impl HttpLoad {
                 }
                 Era::Modern => (connect(server), ProtocolContext::Modern),
             };
-            stream.set_nonblocking(true).expect("a socket");
-            let mut stream = TcpStream::from_std(stream);
-            let interest = Interest::READABLE | Interest::WRITABLE;
-            let registered = poll
-                .registry()
-                .register(&mut stream, Token(index), interest);
-            registered.expect("failed to register a socket");
+            let stream = register(&poll, index, stream);
             let (request, id_at) = message.http(&context);
             connections.push(Connection {
                 stream,
@@ -72,17 +76,37 @@ impl HttpLoad {
             });
         }
         Self {
+            server,
             poll,
             connections,
             buffer: vec![0; 1 << 18],
         }
     }
 
+    /// Replaces every connection, and keeps the sessions. Some servers close a connection that was idle for a few
+    /// seconds, while other programs have their turns.
+    pub(crate) fn reconnect(&mut self) {
+        for (index, connection) in self.connections.iter_mut().enumerate() {
+            connection.stream = register(&self.poll, index, connect(self.server));
+        }
+    }
+
     /// Keeps every connection busy for a window, and measures the cost in the process `pid`.
     pub(crate) fn measure(&mut self, pid: u32, window: Duration) -> Sample {
-        self.run(Instant::now() + window / 4);
+        self.measure_in_turn(pid, window, self.connections.len())
+    }
+
+    /// Keeps this many requests in flight for a window, on one connection after the other, and measures the cost in the
+    /// process `pid`.
+    pub(crate) fn measure_in_turn(
+        &mut self,
+        pid: u32,
+        window: Duration,
+        in_flight: usize,
+    ) -> Sample {
+        self.run(Instant::now() + window / 4, in_flight);
         let (cpu, begun) = (machine::cpu_ns(pid), Instant::now());
-        let latencies = self.run(begun + window);
+        let latencies = self.run(begun + window, in_flight);
         let cpu_ns = machine::cpu_ns(pid) - cpu;
         Sample::of(latencies, cpu_ns, begun.elapsed())
     }
@@ -93,28 +117,42 @@ impl HttpLoad {
         for connection in &mut self.connections {
             connection.next();
         }
-        let mut left = vec![each; self.connections.len()];
-        self.run_requests(|index, _, _| {
+        let all = self.connections.len();
+        let mut left = vec![each; all];
+        self.run_requests(all, |index, _, _| {
             left[index] -= 1;
-            left[index] > 0
+            (left[index] > 0).then_some(index)
         });
     }
 
-    fn run(&mut self, end: Instant) -> Vec<u64> {
+    fn run(&mut self, end: Instant, in_flight: usize) -> Vec<u64> {
         let mut latencies = Vec::new();
-        for connection in &mut self.connections {
+        let count = self.connections.len();
+        for connection in &mut self.connections[..in_flight] {
             connection.next();
         }
-        self.run_requests(|_, now, sent| {
+        self.run_requests(in_flight, |index, now, sent| {
             latencies.push((now - sent).as_nanos() as u64);
-            now < end
+            // The connections take turns in as many groups as there are requests in flight, so that the next one is
+            // idle.
+            let next = index + in_flight;
+            let next = if next < count {
+                next
+            } else {
+                index % in_flight
+            };
+            (now < end).then_some(next)
         });
         latencies
     }
 
-    /// Reads replies, and sends the next request on a connection if `again` returns true, until none is in flight.
-    fn run_requests(&mut self, mut again: impl FnMut(usize, Instant, Instant) -> bool) {
-        let mut busy = self.connections.len();
+    /// Reads replies, and sends the next request on the connection that `again` returns for the one of a reply, until
+    /// none is in flight.
+    fn run_requests(
+        &mut self,
+        mut busy: usize,
+        mut again: impl FnMut(usize, Instant, Instant) -> Option<usize>,
+    ) {
         let mut events = Events::with_capacity(1024);
         while busy > 0 {
             self.poll
@@ -130,10 +168,9 @@ impl HttpLoad {
                     continue;
                 }
                 connection.check();
-                if again(event.token().0, Instant::now(), connection.sent) {
-                    connection.next();
-                } else {
-                    busy -= 1;
+                match again(event.token().0, Instant::now(), connection.sent) {
+                    Some(next) => self.connections[next].next(),
+                    None => busy -= 1,
                 }
             }
         }
@@ -190,6 +227,16 @@ impl Connection {
             self.id
         );
     }
+}
+
+fn register(poll: &Poll, index: usize, stream: std::net::TcpStream) -> TcpStream {
+    stream.set_nonblocking(true).expect("a socket");
+    let mut stream = TcpStream::from_std(stream);
+    let interest = Interest::READABLE | Interest::WRITABLE;
+    let registry = poll.registry();
+    let registered = registry.register(&mut stream, Token(index), interest);
+    registered.expect("failed to register a socket");
+    stream
 }
 
 /// Opens a connection with a legacy session, and returns the session id.

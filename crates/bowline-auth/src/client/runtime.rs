@@ -135,6 +135,11 @@ impl OAuthRuntime {
     /// Adds the token to a request, if there is one and the request goes to the server's origin.
     pub(crate) async fn sign(self: &Arc<Self>, head: &mut request::Parts) -> Result<()> {
         self.load_credentials().await?;
+        // Before the URL is parsed, which would be the greatest cost of a request to a server without sign-in. There is
+        // nothing to refresh either.
+        if self.state.lock().credentials.tokens.is_none() {
+            return Ok(());
+        }
         let url = Url::parse(&head.uri.to_string());
         let Some(url) = url.ok().filter(|url| url.origin() == self.server.origin()) else {
             return Ok(());

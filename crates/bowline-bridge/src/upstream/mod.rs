@@ -222,8 +222,12 @@ impl Upstream {
         let attempt = self.breaker().begin();
         let client = self.client_of(cx)?;
         let lease = self.choose(request, cx, &client);
-        let open = || self.open(attempt, &request.caller, cx, &client);
-        lease.cell().get_or_try_init(open).await?;
+        // Checked first, because most calls find it open, and waiting for a cell costs more than looking into it.
+        if lease.get().is_none() {
+            // Boxed: connecting is a future of 25 KB, which every call would otherwise contain and copy.
+            let open = || Box::pin(self.open(attempt, &request.caller, cx, &client));
+            lease.cell().get_or_try_init(open).await?;
+        }
         Ok(ConnectionLease {
             lease,
             attempt,
@@ -390,9 +394,6 @@ impl Upstream {
     /// A call about which a legacy server may ask has a connection to itself, because the server does not say which
     /// call it asks about. A legacy client has one connection anyway, so that it is certain whom to ask.
     fn sharing(&self, request: &Request) -> Sharing {
-        if request.method == SubscriptionsListenRequest::NAME {
-            return Sharing::Subscription;
-        }
         let declared = &request.caller.capabilities;
         let may_ask = declared.elicitation.is_some() || declared.sampling.is_some();
         let is_modern = request.caller.dialect.is_modern();

@@ -99,10 +99,9 @@ impl<C> Pool<C> {
         slots.next_id += 1;
         let max_each = slots.max_each;
         let of_key = slots.by_key.entry(key.clone()).or_default();
-        let (kept, removed): (Vec<_>, Vec<_>) = std::mem::take(of_key)
-            .into_iter()
-            .partition(|slot| slot.connection.get().is_none_or(&usable));
-        *of_key = kept;
+        let is_over = |slot: &mut Slot<C>| slot.connection.get().is_some_and(|it| !usable(it));
+        // Nothing is allocated if all are usable, which is nearly always so.
+        let removed: Vec<_> = of_key.extract_if(.., is_over).collect();
         let chosen = choose(of_key, sharing, max_each).unwrap_or_else(|| {
             of_key.push(Slot::new(new_id));
             of_key.len() - 1
@@ -188,10 +187,9 @@ impl<C> Clone for Pool<C> {
 /// Returns the index of the slot to use; `None` for a new one.
 fn choose<C>(of_key: &[Slot<C>], sharing: Sharing, max: usize) -> Option<usize> {
     let indexed = || of_key.iter().enumerate();
-    let now = Instant::now();
     let idle = indexed().filter_map(|(index, slot)| Some((slot.idle_since?, index)));
-    let idle =
-        idle.filter(|(_, index)| sharing != Sharing::Alone || !of_key[*index].is_cooling(now));
+    // The clock is read only if there is an idle connection that was cooling.
+    let idle = idle.filter(|(_, index)| sharing != Sharing::Alone || !of_key[*index].is_cooling());
     if let Some((_, index)) = idle.max() {
         return Some(index);
     }
@@ -222,8 +220,8 @@ impl<C> Slot<C> {
         }
     }
 
-    fn is_cooling(&self, now: Instant) -> bool {
-        self.cools_until.is_some_and(|until| until > now)
+    fn is_cooling(&self) -> bool {
+        self.cools_until.is_some_and(|until| until > Instant::now())
     }
 
     fn enter(&mut self, sharing: Sharing) {

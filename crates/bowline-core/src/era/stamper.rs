@@ -7,15 +7,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bowline_types::Json;
 
 use super::{Caller, Request, Stamped, legacy, modern};
+use crate::json::Params;
 
 /// Converts requests to the wire form of their caller's dialect, and caches the encoded envelopes of the last callers.
 ///
 /// There are several if requests of several clients are forwarded over one connection.
 #[derive(Debug, Default)]
 pub struct Stamper {
-    /// The callers that were used last and their encoded envelopes, the last one first. While an `Arc` is held,
-    /// `Arc::make_mut` copies the caller, so the same pointer means the same envelope.
-    recent: Mutex<Vec<(Arc<Caller>, Json)>>,
+    /// The callers that were used last, the last one first.
+    recent: Mutex<Vec<RecentCaller>>,
+}
+
+#[derive(Clone, Debug)]
+struct RecentCaller {
+    /// While this is held, `Arc::make_mut` copies the caller, so the same pointer means the same envelope.
+    caller: Arc<Caller>,
+    envelope: Json,
+    /// The last `_meta` that a request had already, and the same with the envelope. Requests that are forwarded have
+    /// one, which its client repeats in most of them.
+    merged: Option<MergedMeta>,
+}
+
+#[derive(Clone, Debug)]
+struct MergedMeta {
+    of_request: Json,
+    with_envelope: Json,
 }
 
 impl Stamper {
@@ -33,27 +49,91 @@ impl Stamper {
     pub fn stamp(&self, request: &Request) -> Stamped {
         match legacy::Adapter::of(request.caller.dialect) {
             Some(legacy) => legacy.stamp(request),
-            None => modern::stamp(request, &self.envelope(&request.caller)),
+            None => self.stamp_modern(request),
         }
     }
 
-    fn envelope(&self, caller: &Arc<Caller>) -> Json {
+    fn stamp_modern(&self, request: &Request) -> Stamped {
+        let RecentCaller {
+            envelope, merged, ..
+        } = self.recent(&request.caller);
+        // A progress token is different in each request, so that its `_meta` does not come again.
+        let meta = match request.progress_token {
+            None => request.params.member("_meta").ok().flatten(),
+            Some(_) => None,
+        };
+        let Some(meta) = meta else {
+            return modern::stamp(request, &envelope);
+        };
+        match merged.filter(|merged| merged.of_request == meta) {
+            Some(merged) => Stamped {
+                method: request.method.clone(),
+                params: Some(with_meta(&request.params, &meta, merged.with_envelope)),
+            },
+            None => {
+                let stamped = modern::stamp(request, &envelope);
+                self.remember_merged(&request.caller, &meta, stamped.params.as_ref());
+                stamped
+            }
+        }
+    }
+
+    /// Returns what is known about a caller, which becomes the last one.
+    fn recent(&self, caller: &Arc<Caller>) -> RecentCaller {
         // A panic under this lock leaves whole entries, so a poisoned value is consistent.
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = recent.iter().position(|(own, _)| Arc::ptr_eq(own, caller));
+        let place = recent
+            .iter()
+            .position(|known| Arc::ptr_eq(&known.caller, caller));
         if let Some(place) = place {
             recent[..=place].rotate_right(1);
-            return recent[0].1.clone();
+            return recent[0].clone();
         }
-        let envelope = modern::envelope(caller);
+        let new = RecentCaller {
+            caller: caller.clone(),
+            envelope: modern::envelope(caller),
+            merged: None,
+        };
         recent.truncate(MAX_CALLERS - 1);
-        recent.insert(0, (caller.clone(), envelope.clone()));
-        envelope
+        recent.insert(0, new.clone());
+        new
     }
+
+    fn remember_merged(&self, caller: &Arc<Caller>, meta: &Json, stamped: Option<&Json>) {
+        let stamped = stamped.map(|params| Params::from(params.clone()));
+        let merged = stamped.and_then(|params| params.member("_meta").ok().flatten());
+        let Some(merged) = merged.filter(|_| meta.as_bytes().len() <= MAX_META_LEN) else {
+            return;
+        };
+        // Copied, because a slice would keep the whole request in memory.
+        let merged = MergedMeta {
+            of_request: meta.to_unshared(),
+            with_envelope: merged.to_unshared(),
+        };
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = recent.iter_mut();
+        if let Some(known) = known.find(|known| Arc::ptr_eq(&known.caller, caller)) {
+            known.merged = Some(merged);
+        }
+    }
+}
+
+/// Returns params with another `_meta` in the place of `old`, which is a part of their text.
+fn with_meta(params: &Params, old: &Json, new: Json) -> Json {
+    if *old == new {
+        return Json::clone(params);
+    }
+    let text = params.as_bytes();
+    let start = old.as_bytes().as_ptr().addr() - text.as_ptr().addr();
+    let rest = &text[start + old.as_bytes().len()..];
+    Json::from_valid([&text[..start], new.as_bytes(), rest].concat().into())
 }
 
 /// The number of callers whose envelopes are cached.
 const MAX_CALLERS: usize = 8;
+
+/// The maximum length of a `_meta` of a request that is remembered, in bytes.
+const MAX_META_LEN: usize = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -80,7 +160,7 @@ mod tests {
         let then = stamped(&one);
 
         assert_eq!((&first[0], &first[0]), (&first[1], &first[3]));
-        let envelopes = [(); 2].map(|()| stamper.envelope(&one).as_bytes().as_ptr());
+        let envelopes = [(); 2].map(|()| stamper.recent(&one).envelope.as_bytes().as_ptr());
         assert_eq!(envelopes[0], envelopes[1], "encoded once");
         assert!(!first[0].contains("other") && first[2].contains("other"));
         assert!(!first[0].contains("alert") && then.contains("alert"));
@@ -90,7 +170,7 @@ mod tests {
         let stamper = Stamper::default();
         let callers = [(); 9].map(|()| Arc::new(Caller::new(Dialect::LATEST)));
         // Held, so that the memory of one is not reused for another.
-        let encoded = |caller: &Arc<Caller>| stamper.envelope(caller);
+        let encoded = |caller: &Arc<Caller>| stamper.recent(caller).envelope;
         let is_same =
             |one: &Json, other: &Json| one.as_bytes().as_ptr() == other.as_bytes().as_ptr();
 
@@ -108,6 +188,54 @@ mod tests {
         assert!(is_same(&encoded(&callers[0]), &first[0]));
         let recent = stamper.recent.lock().unwrap();
         assert_eq!(recent.len(), MAX_CALLERS);
-        assert!(!recent.iter().any(|(own, _)| Arc::ptr_eq(own, &callers[1])));
+        let is_second = |known: &RecentCaller| Arc::ptr_eq(&known.caller, &callers[1]);
+        assert!(!recent.iter().any(is_second));
+    }
+
+    #[test]
+    fn a_meta_that_comes_again_is_merged_as_the_first_time() {
+        let caller = Arc::new(Caller::new(Dialect::LATEST));
+        let params = [
+            r#"{"name":"a","_meta":{"x":1},"arguments":{}}"#,
+            r#"{ "_meta" : {"x":1}, "name":"b" }"#,
+            r#"{"_meta":{"x":2},"name":"c"}"#,
+            r#"{"_meta":{"x":2},"name":"d","_meta":{"x":3}}"#,
+            r#"{"name":"e","_meta":{"io.modelcontextprotocol/clientInfo":{"name":"other","version":"1"}}}"#,
+            r#"{"name":"f"}"#,
+        ];
+        let stamp = |stamper: &Stamper, params: &str, token: Option<i64>| {
+            let params = Json::parse(params).unwrap();
+            let mut request = Request::new("tools/call", params, caller.clone());
+            request.progress_token = token.map(Into::into);
+            let stamped = stamper.stamp(&request).params.unwrap();
+            let value: serde_json::Value = stamped.decode().unwrap();
+            value
+        };
+        let shared = Stamper::default();
+
+        for params in params.into_iter().cycle().take(4 * params.len()) {
+            for token in [None, Some(7), None] {
+                let expected = stamp(&Stamper::default(), params, token);
+                assert_eq!(stamp(&shared, params, token), expected, "{params}");
+            }
+        }
+    }
+
+    #[test]
+    fn params_with_the_meta_that_they_need_are_sent_as_they_are() {
+        let stamper = Stamper::default();
+        let caller = Arc::new(Caller::new(Dialect::LATEST));
+        let first = Request::new("tools/call", Json::empty_object(), caller.clone());
+        let complete = stamper.stamp(&first).params.unwrap();
+
+        let forwarded = Request::new("tools/call", complete.clone(), caller);
+        let again = [(); 2].map(|()| stamper.stamp(&forwarded).params.unwrap());
+
+        assert_eq!(again[1], complete);
+        assert_eq!(
+            again[1].as_bytes().as_ptr(),
+            complete.as_bytes().as_ptr(),
+            "not copied"
+        );
     }
 }

@@ -13,6 +13,12 @@ pub(super) fn set_progress_token(request: &mut Request, token: Option<&ProgressT
     let Ok(Some(meta)) = request.params.member("_meta") else {
         return;
     };
+    // Most have none, and reading all members costs more. A name may also be written with escapes.
+    let may_have_token =
+        |text: &str| text.contains(meta_key::PROGRESS_TOKEN) || text.contains('\\');
+    if !may_have_token(meta.as_str()) {
+        return;
+    }
     let Ok(mut meta_members) = Object::read(&meta) else {
         return;
     };

@@ -1,6 +1,8 @@
 //! `cargo xtask bench` and `cargo xtask counts`: the cost of a message, compared with other programs and with a
 //! committed baseline. Both build the workspace in `bench/` and run its `bench-run`.
 
+mod bridges;
+
 use std::io;
 use std::path::Path;
 use std::process::Command;
@@ -17,18 +19,29 @@ pub(crate) enum CountsMode {
 }
 
 /// Builds every program under test, runs the legs in `words`, and prints the table. A run of all legs also writes
-/// `bench/RESULTS.md` and `bench/growth.svg`.
+/// `bench/RESULTS.md` and `bench/growth.svg`, and a run of the legs of bridges their section in `bench/RESULTS.md`.
 pub(crate) fn run(root: &Path, words: &[String]) -> bool {
-    let is_complete = words.iter().all(|word| word == "--json");
-    let outcome = cargo(root, "build", &[]).and_then(|built| {
-        let mut run = runner(root);
-        run.args(words);
-        if is_complete {
-            run.arg("--write").arg(root.join("bench"));
-        }
-        Ok(built && process::run(&mut run)?)
-    });
-    report(outcome)
+    report(try_run(root, words))
+}
+
+fn try_run(root: &Path, words: &[String]) -> io::Result<bool> {
+    let legs: Vec<&str> = words.iter().map(String::as_str).collect();
+    let is_complete = legs.iter().all(|word| *word == "--json");
+    let has_bridges = is_complete
+        || legs.iter().any(|leg| BRIDGE_LEGS.contains(leg))
+        || legs.iter().all(|word| word.starts_with("--"));
+    if !cargo(root, "build", &[])? || (has_bridges && !build_bowline(root)?) {
+        return Ok(false);
+    }
+    let mut run = runner(root);
+    run.args(words);
+    if has_bridges {
+        run.arg("--bridges").arg(bridges::install(root)?);
+    }
+    if is_complete || legs == BRIDGE_LEGS {
+        run.arg("--write").arg(root.join("bench"));
+    }
+    process::run(&mut run)
 }
 
 /// Runs the tests of the benchmark. They use the same build as the counts.
@@ -57,6 +70,16 @@ fn cargo(root: &Path, subcommand: &str, packages: &[&str]) -> io::Result<bool> {
     process::run(cargo.env("CARGO_TARGET_DIR", target(root)))
 }
 
+/// Builds the command `bowline` next to the other programs under test. It is not a package of their workspace, because
+/// its dependencies would add features to those of the servers.
+fn build_bowline(root: &Path) -> io::Result<bool> {
+    let mut cargo = process::cargo(root);
+    cargo.args(["build", "--release", "--locked", "--package", "bowline-cli"]);
+    // Function names for profiles, as in the other programs.
+    cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only");
+    process::run(cargo.env("CARGO_TARGET_DIR", target(root)))
+}
+
 fn runner(root: &Path) -> Command {
     Command::new(target(root).join("release/bench-run"))
 }
@@ -75,3 +98,6 @@ fn report(outcome: io::Result<bool>) -> bool {
 
 /// The packages for counting; the other programs under test are not built.
 const COUNTING: [&str; 4] = ["--package", "bench-counts", "--package", "bench-run"];
+
+/// The legs that need the command `bowline` and the bridges of others.
+const BRIDGE_LEGS: [&str; 2] = ["bridge", "bridge-hanging"];
