@@ -259,11 +259,11 @@ Examples:
   bowline ls -- npx -y some-server         the same, of a command
   bowline call files read path=notes.txt   a tool, of a server by its name
   bowline watch files                      what changes, until Ctrl-C
-  bowline tap -- npx -y some-server        a stdio server, with every message shown
+  bowline tap -- npx -y some-server        a stdio server, every message shown
   bowline tap https://example.com/mcp      an HTTP server, through a proxy
-  bowline show a.jsonl                     what `tap --record a.jsonl` has recorded
-  bowline mock a.jsonl                     the recording, served in place of its server
-  bowline replay a.jsonl -- some-server    its requests, sent again and compared
+  bowline show a.jsonl                     what `tap --record a.jsonl` wrote
+  bowline mock a.jsonl                     the recording, in place of its server
+  bowline replay a.jsonl -- some-server    its requests, sent and compared
   bowline bridge -- npx -y some-server     a stdio server, for HTTP clients
   bowline bridge https://example.com/mcp   an HTTP server, for stdio hosts
   bowline doctor https://example.com/mcp   what is wrong, and how to mend it
