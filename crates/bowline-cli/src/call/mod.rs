@@ -320,9 +320,12 @@ impl ToolCommand<'_> {
         self.status.clear();
         match ended {
             Ok(reply) => {
-                let exit = self.print(&reply?)?;
+                let printed = reply
+                    .map_err(Failure::from)
+                    .and_then(|reply| self.print(&reply));
+                // Also after a timeout, whose cancellation must be sent.
                 finish(self.client).await;
-                Ok(exit)
+                printed
             }
             Err(failure) if failure.exit() == Exit::Interrupted => {
                 let report = cancel::cancel(call, self.client, began.elapsed()).await;
