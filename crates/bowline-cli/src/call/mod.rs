@@ -52,7 +52,7 @@ pub(crate) struct CallOptions {
     /// All arguments as a JSON object; @FILE reads a file, and - reads stdin.
     #[arg(long, value_name = "JSON")]
     args: Option<String>,
-    /// How long the call may take, for example 30s.
+    /// How long the call may take, for example 30s [default: an hour without progress].
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     timeout: Option<Duration>,
     /// Show log messages of the server of at least this level: debug, info, warning, error or none.
@@ -301,7 +301,8 @@ impl ToolCommand<'_> {
         let request = self.client.call_tool(&self.tool, arguments);
         match self.options.timeout {
             Some(timeout) => request.timeout(timeout).idle_timeout(timeout),
-            None => request,
+            // A person can press Ctrl-C, and a script can set a timeout.
+            None => request.idle_timeout(DEFAULT_IDLE_TIMEOUT),
         }
     }
 
@@ -376,4 +377,5 @@ impl ToolCommand<'_> {
     }
 }
 
+const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 const MAX_INPUT_BYTES: u64 = 64 * 1024 * 1024;
