@@ -11,7 +11,7 @@ use bowline::types::Json;
 use bowline_recording::{
     Entry, EntryKind, Event, EventKind, Exchange, ExchangeState, Side, Timeline,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::latency::time_text;
 use crate::output::{Style, display_width, fit, visible_line};
@@ -303,128 +303,102 @@ pub(crate) fn format_row(row: &Row, width: usize, style: impl Fn(Style, &str) ->
 /// Returns an entry as JSON, for `--json`.
 pub(crate) fn entry_json(timeline: &Timeline, event: &Event, entry: &Entry) -> Value {
     let exchange = entry.exchange.and_then(|number| timeline.exchange(number));
-    let mut value = json!({
-        "at": micros(entry.at),
-        "connection": entry.connection,
-        "kind": kind_name(&entry.kind),
-    });
-    let mut set = |name: &str, member: Value| {
-        if !member.is_null() {
-            value[name] = member;
-        }
-    };
-    set(
-        "line",
-        if entry.line > 0 {
-            entry.line.into()
-        } else {
-            Value::Null
-        },
-    );
-    set(
-        "from",
-        entry.from.map_or(Value::Null, |from| from.as_str().into()),
-    );
-    set("exchange", entry.exchange.map_or(Value::Null, Value::from));
-    set(
-        "httpExchange",
-        entry.http_exchange.map_or(Value::Null, Value::from),
-    );
-    set(
-        "version",
-        entry
-            .version
-            .as_ref()
-            .map_or(Value::Null, |it| it.as_str().into()),
-    );
+    let mut value = Members::new();
+    value.set("at", Some(micros(entry.at)));
+    value.set("connection", Some(entry.connection));
+    value.set("kind", Some(kind_name(&entry.kind)));
+    value.set("line", Some(entry.line).filter(|line| *line > 0));
+    value.set("from", entry.from.map(Side::as_str));
+    value.set("exchange", entry.exchange);
+    value.set("httpExchange", entry.http_exchange);
+    let version = entry.version.as_ref();
+    value.set("version", version.map(|version| version.as_str()));
     if let Some(exchange) = exchange {
-        set("method", exchange.method.as_str().into());
-        set(
-            "name",
-            exchange.name.as_deref().map_or(Value::Null, Value::from),
-        );
-        set(
-            "previousLeg",
-            exchange.previous_leg.map_or(Value::Null, Value::from),
-        );
-        set(
-            "questionOf",
-            exchange.question_of.map_or(Value::Null, Value::from),
-        );
+        value.set("method", Some(exchange.method.as_str()));
+        value.set("name", exchange.name.as_deref());
+        value.set("previousLeg", exchange.previous_leg);
+        value.set("questionOf", exchange.question_of);
         if matches!(entry.kind, EntryKind::Answer | EntryKind::Cancel) {
-            set(
-                "duration",
-                exchange
-                    .duration()
-                    .map_or(Value::Null, |it| micros(it).into()),
-            );
+            value.set("duration", exchange.duration().map(micros));
         }
-        if let Some(cancel) = exchange
-            .cancel
-            .as_ref()
-            .filter(|_| entry.kind != EntryKind::Request)
-        {
-            set("cancel", cancel_json(cancel));
+        let cancel = exchange.cancel.as_ref();
+        let cancel = cancel.filter(|_| entry.kind != EntryKind::Request);
+        value.set("cancel", cancel.map(cancel_json));
+    }
+    value.set_event(event);
+    value.into_value()
+}
+
+/// The members of an object, of which those without a value are left out.
+struct Members(Map<String, Value>);
+
+impl Members {
+    fn new() -> Self {
+        Self(Map::new())
+    }
+
+    fn set(&mut self, name: &str, value: Option<impl Into<Value>>) {
+        if let Some(value) = value {
+            self.0.insert(name.to_owned(), value.into());
         }
     }
-    match &event.kind {
-        EventKind::Message { message, .. } => set("message", decoded(message)),
-        EventKind::Malformed { text, why, .. } => {
-            set("text", text.as_str().into());
-            set("why", why.as_str().into());
+
+    /// Adds what the event contains.
+    fn set_event(&mut self, event: &Event) {
+        match &event.kind {
+            EventKind::Message { message, .. } => self.set("message", Some(decoded(message))),
+            EventKind::Malformed { text, why, .. } => {
+                self.set("text", Some(text.as_str()));
+                self.set("why", Some(why.as_str()));
+            }
+            EventKind::Stderr { text } => self.set("text", Some(text.as_str())),
+            EventKind::Request { method, path, .. } => {
+                self.set("httpMethod", Some(method.as_str()));
+                self.set("path", Some(path.as_str()));
+            }
+            EventKind::Response { status, .. } => self.set("status", Some(*status)),
+            EventKind::End { by, complete } => {
+                self.set("by", Some(by.as_str()));
+                self.set("complete", Some(*complete));
+            }
+            EventKind::Close { by, .. } => self.set("by", Some(by.as_str())),
+            EventKind::Lost { count, why } => {
+                self.set("count", Some(*count));
+                self.set("why", Some(why.as_str()));
+            }
+            _ => {}
         }
-        EventKind::Stderr { text } => set("text", text.as_str().into()),
-        EventKind::Request { method, path, .. } => {
-            set("httpMethod", method.as_str().into());
-            set("path", path.as_str().into());
-        }
-        EventKind::Response { status, .. } => set("status", (*status).into()),
-        EventKind::End { by, complete } => {
-            set("by", by.as_str().into());
-            set("complete", (*complete).into());
-        }
-        EventKind::Close { by, .. } => set("by", by.as_str().into()),
-        EventKind::Lost { count, why } => {
-            set("count", (*count).into());
-            set("why", why.as_str().into());
-        }
-        _ => {}
     }
-    value
+
+    fn into_value(self) -> Value {
+        Value::Object(self.0)
+    }
 }
 
 /// Returns an exchange as JSON.
 pub(crate) fn exchange_json(exchange: &Exchange) -> Value {
     let (outcome, _) = outcome(exchange);
-    let mut value = json!({
-        "exchange": exchange.number,
-        "connection": exchange.connection,
-        "line": exchange.line,
-        "at": micros(exchange.at),
-        "from": exchange.from.as_str(),
-        "id": exchange.id,
-        "method": exchange.method,
-        "state": state_name(exchange),
-        "outcome": outcome,
-        "notifications": exchange.notification_count,
-    });
-    let mut set = |name: &str, member: Option<Value>| {
-        if let Some(member) = member {
-            value[name] = member;
-        }
-    };
-    set("name", exchange.name.as_deref().map(Value::from));
-    set(
-        "version",
-        exchange.version.as_ref().map(|it| it.as_str().into()),
-    );
-    set("duration", exchange.duration().map(|it| micros(it).into()));
-    set("httpExchange", exchange.http_exchange.map(Value::from));
-    set("previousLeg", exchange.previous_leg.map(Value::from));
-    set("nextLeg", exchange.next_leg.map(Value::from));
-    set("questionOf", exchange.question_of.map(Value::from));
-    set("cancel", exchange.cancel.as_ref().map(cancel_json));
-    value
+    let mut value = Members::new();
+    value.set("exchange", Some(exchange.number));
+    value.set("connection", Some(exchange.connection));
+    value.set("line", Some(exchange.line));
+    value.set("at", Some(micros(exchange.at)));
+    value.set("from", Some(exchange.from.as_str()));
+    value.set("id", Some(json!(exchange.id)));
+    value.set("method", Some(exchange.method.as_str()));
+    value.set("name", exchange.name.as_deref());
+    let version = exchange.version.as_ref();
+    value.set("version", version.map(|version| version.as_str()));
+    value.set("state", Some(state_name(exchange)));
+    value.set("outcome", Some(outcome));
+    value.set("duration", exchange.duration().map(micros));
+    value.set("notifications", Some(exchange.notification_count));
+    value.set("httpExchange", exchange.http_exchange);
+    value.set("previousLeg", exchange.previous_leg);
+    value.set("nextLeg", exchange.next_leg);
+    value.set("questionOf", exchange.question_of);
+    value.set("cancel", exchange.cancel.as_ref().map(cancel_json));
+    value.into_value()
 }
 
 fn cancel_json(cancel: &bowline_recording::Cancel) -> Value {

@@ -3,7 +3,7 @@
 //! A secret is replaced by `redacted-1`, `redacted-2` and so on: the same secret by the same number, so that the requests
 //! of one session or with one token are still recognizable as such.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
 
 use bowline_types::Json;
@@ -27,7 +27,7 @@ use crate::{Event, EventKind, HttpHeader};
 pub struct Redactor {
     hashing: RandomState,
     /// Numbers of secrets by their hashes: the secrets themselves are not kept.
-    numbers: HashMap<u64, usize>,
+    numbers: BTreeMap<u64, usize>,
 }
 
 impl Redactor {

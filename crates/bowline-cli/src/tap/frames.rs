@@ -15,7 +15,7 @@ impl LineSplitter {
     pub(super) fn push(&mut self, chunk: &[u8]) -> Vec<Bytes> {
         let mut lines = Vec::new();
         let mut rest = chunk;
-        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+        while let Some(end) = memchr::memchr(b'\n', rest) {
             self.add(&rest[..end]);
             lines.extend(self.finish());
             rest = &rest[end + 1..];

@@ -63,7 +63,11 @@ mod unix {
                 // Fails if the guard has ended already.
                 let _ = stdin.write_all(b".");
             }
-            let _ = self.0.wait();
+            // It ends at once; if not, this process does not wait for it.
+            let deadline = Instant::now() + DISMISSAL;
+            while matches!(self.0.try_wait(), Ok(None)) && Instant::now() < deadline {
+                std::thread::sleep(POLL);
+            }
         }
     }
 
@@ -90,5 +94,6 @@ mod unix {
 
     /// How long a command has to exit after its stdin has ended, and again after SIGTERM.
     const GRACE: Duration = Duration::from_secs(2);
-    const POLL: Duration = Duration::from_millis(20);
+    const POLL: Duration = Duration::from_millis(5);
+    const DISMISSAL: Duration = Duration::from_millis(500);
 }

@@ -54,7 +54,7 @@ pub(crate) struct TapOptions {
     /// Add this header to the requests for the URL, `Name: value` (repeatable).
     #[arg(long, value_name = "HEADER", requires = "url")]
     header: Vec<String>,
-    /// Show and record tokens, cookies, session ids and other secrets as they are.
+    /// Show and record tokens, cookies and other secrets as they are.
     #[arg(long)]
     no_redact: bool,
     /// Show nothing.

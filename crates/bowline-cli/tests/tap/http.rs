@@ -51,7 +51,7 @@ async fn clients_of_both_eras_call_through_the_proxy_and_a_dropped_call_stops_it
             wait_for_counts(&direct, |counts| counts.active == 1).await;
             slow.abort();
             wait_for_counts(&direct, |counts| counts.cancelled == 1).await;
-            client.close().await;
+            client.close().await.unwrap();
             tap.stop().await;
 
             assert_eq!(
@@ -93,7 +93,7 @@ async fn changes_arrive_through_the_proxy_in_both_eras() {
             client.call_tool("touch", ()).await.unwrap();
             let change = changes.next().await.unwrap();
             drop(changes);
-            client.close().await;
+            client.close().await.unwrap();
             tap.stop().await;
 
             assert_eq!(

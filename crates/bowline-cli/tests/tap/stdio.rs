@@ -68,7 +68,7 @@ async fn a_client_calls_through_the_tap_and_its_dropped_call_is_recorded_as_a_ca
                 .wait_for(|counts| counts.cancelled == 1)
                 .await
                 .unwrap();
-            client.close().await;
+            client.close().await.unwrap();
 
             assert_eq!(
                 (sum.text(), asked.text()),
@@ -249,7 +249,7 @@ async fn a_server_that_dies_in_a_call_is_recorded_with_the_call_that_hung() {
 }
 
 #[tokio::test]
-async fn messages_pass_although_nobody_reads_the_view() {
+async fn messages_pass_although_the_view_is_not_read() {
     in_time(async {
         let mut tap = Program::start(&["tap", "--", "cat"]);
         let message = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\",\"params\":{}}\n";

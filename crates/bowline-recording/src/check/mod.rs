@@ -12,6 +12,7 @@ mod laws;
 
 use std::fmt;
 
+use bowline_core::era::Dialect;
 use serde::Serialize;
 
 use crate::Recording;
@@ -26,9 +27,17 @@ pub struct Law {
     pub level: LawLevel,
     /// The sentence, in short.
     pub sentence: &'static str,
-    /// The page of the specification, below `https://modelcontextprotocol.io/specification/`.
+    /// The page of the specification, such as `basic/patterns/cancellation`.
     pub page: &'static str,
+    edition: Edition,
     check: fn(&CheckContext<'_>, &mut Vec<Breach>),
+}
+
+/// The edition of the specification that contains a law.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Edition {
+    Latest,
+    LatestLegacy,
 }
 
 /// How binding a law is.
@@ -140,10 +149,12 @@ impl Law {
     /// Returns the address of the page of the specification.
     #[must_use]
     pub fn url(&self) -> String {
-        format!(
-            "https://modelcontextprotocol.io/specification/{}",
-            self.page
-        )
+        let edition = match self.edition {
+            Edition::Latest => Dialect::LATEST,
+            Edition::LatestLegacy => Dialect::LATEST_LEGACY,
+        };
+        let page = self.page;
+        format!("https://modelcontextprotocol.io/specification/{edition}/{page}")
     }
 }
 

@@ -57,7 +57,7 @@ fn every_law_has_a_case_a_unique_name_and_a_page() {
     assert_eq!(tested, laws);
     assert_eq!(all_laws().count(), laws.len());
     for law in all_laws() {
-        assert!(law.page.starts_with("20"), "{}", law.page);
+        assert!(law.url().contains("/specification/20"), "{}", law.url());
     }
 }
 

@@ -241,9 +241,7 @@ impl Timeline {
             return Matched::new(number, EntryKind::LateAnswer);
         }
         exchange.state = state_of(&answer);
-        let opened_leg = (exchange.state == ExchangeState::InputRequired)
-            .then(|| leg_keys_of_answer(exchange, &answer))
-            .unwrap_or_default();
+        let opened_leg = leg_key_of_answer(exchange, &answer);
         let version = match (exchange.method.as_str(), &answer.outcome) {
             ("initialize", Ok(result)) => text_member(result, &["protocolVersion"]),
             _ => None,
@@ -253,7 +251,7 @@ impl Timeline {
         }
         exchange.answer = Some(answer);
         let connection = exchange.connection;
-        for key in opened_leg {
+        if let Some(key) = opened_leg {
             self.open_legs.entry(key).or_default().push(number);
         }
         if let Some(version) = version {
@@ -653,16 +651,17 @@ fn state_of(answer: &Answer) -> ExchangeState {
     }
 }
 
-/// Returns the keys by which a retry of this exchange is found: its state, or else its request and questions.
-fn leg_keys_of_answer(exchange: &Exchange, answer: &Answer) -> Vec<u64> {
-    let Ok(result) = &answer.outcome else {
-        return Vec::new();
-    };
-    let method = exchange.method.as_str();
-    match text_member(result, &["requestState"]) {
-        Some(state) => vec![hash((method, "state", state))],
-        None => vec![hash((method, "name", exchange.name.as_deref()))],
+/// Returns the key by which a retry of this exchange is found: its state, or else what it calls.
+fn leg_key_of_answer(exchange: &Exchange, answer: &Answer) -> Option<u64> {
+    if exchange.state != ExchangeState::InputRequired {
+        return None;
     }
+    let result = answer.outcome.as_ref().ok()?;
+    let method = exchange.method.as_str();
+    Some(match text_member(result, &["requestState"]) {
+        Some(state) => hash((method, "state", state)),
+        None => hash((method, "name", exchange.name.as_deref())),
+    })
 }
 
 fn leg_key_of_retry(exchange: &Exchange) -> Option<u64> {

@@ -73,7 +73,7 @@ pub(super) struct MessageTee {
 }
 
 enum TeeState {
-    Events(Decoder),
+    Events(Box<Decoder>),
     Body { body: BytesMut, kind: BodyKind },
     Ended,
 }
@@ -81,7 +81,9 @@ enum TeeState {
 impl MessageTee {
     pub(super) fn new(recorder: Recorder, place: Place, kind: BodyKind, budget: TeeBudget) -> Self {
         let state = match kind {
-            BodyKind::EventStream => TeeState::Events(Decoder::new(DecoderLimits::default())),
+            BodyKind::EventStream => {
+                TeeState::Events(Box::new(Decoder::new(DecoderLimits::default())))
+            }
             BodyKind::Opaque => TeeState::Ended,
             kind => TeeState::Body {
                 body: BytesMut::new(),

@@ -163,8 +163,7 @@ async fn serve_connection(stream: TcpStream, connection: u64, state: Arc<ProxySt
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         // A client that closes its side is gone: the modern cancel.
-        .half_close(false)
-        .preserve_header_case(true);
+        .half_close(false);
     builder.http2().timer(TokioTimer::new());
     // An error is a client that is gone or breaks HTTP; its exchanges have ended.
     let _ = builder

@@ -6,13 +6,15 @@ use bowline_core::era::Dialect;
 use bowline_types::RequestId;
 
 use super::super::context::is_modern;
-use super::{BASIC, Breach, Breaches, CheckContext, LEGACY_BASIC, Law, STDIO, must, should};
+use super::{
+    BASIC, Breach, Breaches, CANCELLATION, CheckContext, Law, STDIO, legacy, must, should,
+};
 use crate::{EntryKind, EventKind, Exchange, ExchangeState, Side};
 
 pub(super) const LAWS: &[Law] = &[
     should(
         "answered",
-        "2026-07-28/basic/patterns/cancellation",
+        CANCELLATION,
         "every request is answered, or its sender cancels it",
         answered,
     ),
@@ -40,12 +42,12 @@ pub(super) const LAWS: &[Law] = &[
         "an id is not reused while a request with it is in flight",
         id_unique,
     ),
-    must(
+    legacy(must(
         "id-once-per-session",
-        LEGACY_BASIC,
-        "before 2026-07-28, an id is not reused within a session",
+        BASIC,
+        "in the legacy era, an id is not reused within a session",
         id_once_per_session,
-    ),
+    )),
     must(
         "error-has-id",
         BASIC,
@@ -67,7 +69,7 @@ pub(super) const LAWS: &[Law] = &[
     must(
         "no-batch",
         BASIC,
-        "a batch is sent in version 2025-03-26 only",
+        "a batch is sent in a version that has batches",
         no_batch,
     ),
     must(
@@ -79,13 +81,13 @@ pub(super) const LAWS: &[Law] = &[
     must(
         "server-sends-no-request",
         BASIC,
-        "since 2026-07-28, a server sends no requests",
+        "in the modern era, a server sends no requests",
         server_sends_no_request,
     ),
     must(
         "client-sends-no-response",
         STDIO,
-        "since 2026-07-28, a client sends no responses",
+        "in the modern era, a client sends no responses",
         client_sends_no_response,
     ),
 ];
@@ -243,10 +245,11 @@ fn well_formed(context: &CheckContext<'_>, breaches: &mut Breaches) {
 fn no_batch(context: &CheckContext<'_>, breaches: &mut Breaches) {
     let mut reported = None;
     for entry in context.timeline.entries().iter().filter(|it| it.is_batched) {
-        let is_allowed = entry
+        let dialect = entry
             .version
             .as_ref()
-            .is_some_and(|it| it.as_str() == "2025-03-26");
+            .and_then(|it| Dialect::of(it.as_str()));
+        let is_allowed = dialect.is_some_and(|dialect| dialect.batches);
         if !is_allowed && reported != Some(entry.event) {
             reported = Some(entry.event);
             let what = "a batch was sent in a version that has none";

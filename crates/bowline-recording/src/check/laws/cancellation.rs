@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::answers::describe;
-use super::{Breach, Breaches, CANCELLATION, CheckContext, HTTP, Law, must, should};
+use super::{
+    Breach, Breaches, CANCELLATION, CheckContext, HTTP, LEGACY_CANCELLATION, Law, legacy, must,
+    should,
+};
 use crate::{Answer, Cancel, CancelForm, EntryKind, Exchange, Side};
 
 pub(super) const LAWS: &[Law] = &[
@@ -22,19 +25,19 @@ pub(super) const LAWS: &[Law] = &[
     must(
         "no-posted-cancel",
         HTTP,
-        "since 2026-07-28, a request over HTTP is cancelled by closing its response, not by a notification",
+        "in the modern era, a request over HTTP is cancelled by closing its response, not by a notification",
         no_posted_cancel,
     ),
-    must(
+    legacy(must(
         "initialize-not-cancelled",
-        "2025-11-25/basic/utilities/cancellation",
+        LEGACY_CANCELLATION,
         "`initialize` is not cancelled",
         initialize_not_cancelled,
-    ),
+    )),
     must(
         "server-cancels-subscriptions-only",
         CANCELLATION,
-        "since 2026-07-28, a server sends `notifications/cancelled` for a subscription only",
+        "in the modern era, a server sends `notifications/cancelled` for a subscription only",
         server_cancels_subscriptions_only,
     ),
 ];

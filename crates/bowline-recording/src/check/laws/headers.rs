@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use bowline_core::era::{Dialect, HttpTransportKind, VersionHeader};
 use bowline_core::http::headers::{MirrorHeaders, ParamHeaders, name_member};
 use bowline_types::Json;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::answers::describe;
-use super::{Breach, Breaches, CheckContext, HTTP, LEGACY_HTTP, Law, must, should};
+use super::{Breach, Breaches, CheckContext, HTTP, LEGACY_HTTP, Law, legacy, must, should};
 use crate::timeline::{member, text_member};
 use crate::{EntryKind, Exchange, HttpExchange, HttpHeader, Side};
 
@@ -36,18 +37,18 @@ pub(super) const LAWS: &[Law] = &[
         "`Mcp-Param-*` equal the annotated arguments of a tool",
         header_params,
     ),
-    must(
+    legacy(must(
         "header-version-legacy",
         LEGACY_HTTP,
         "after `initialize`, requests have the negotiated version in `MCP-Protocol-Version`",
         header_version_legacy,
-    ),
-    must(
+    )),
+    legacy(must(
         "header-session",
         LEGACY_HTTP,
         "requests of a session have its `Mcp-Session-Id`",
         header_session,
-    ),
+    )),
     must(
         "accept-both",
         HTTP,
@@ -75,7 +76,7 @@ pub(super) const LAWS: &[Law] = &[
     should(
         "no-modern-session",
         HTTP,
-        "since 2026-07-28, a response has no `Mcp-Session-Id`",
+        "in the modern era, a response has no `Mcp-Session-Id`",
         no_modern_session,
     ),
 ];
@@ -181,10 +182,7 @@ fn header_version_legacy(context: &CheckContext<'_>, breaches: &mut Breaches) {
             sessions.extend(version.map(|version| (session, version)));
             continue;
         }
-        let Some(version) = sessions
-            .get(session)
-            .filter(|it| it.as_str() >= "2025-06-18")
-        else {
+        let Some(version) = sessions.get(session).filter(|it| has_version_header(it)) else {
             continue;
         };
         let header = post.request_header("mcp-protocol-version").map(str::trim);
@@ -194,6 +192,11 @@ fn header_version_legacy(context: &CheckContext<'_>, breaches: &mut Breaches) {
             breaches.push(Breach::new(what, [post.line, exchange.line]).of(exchange.number));
         }
     }
+}
+
+fn has_version_header(version: &str) -> bool {
+    let dialect = Dialect::of(version);
+    dialect.is_some_and(|dialect| dialect.http.version_header == VersionHeader::AfterInitialize)
 }
 
 fn header_session(context: &CheckContext<'_>, breaches: &mut Breaches) {
@@ -223,10 +226,11 @@ fn accept_both(context: &CheckContext<'_>, breaches: &mut Breaches) {
         let Some(post) = context.http_of(exchange) else {
             continue;
         };
-        let is_http_sse = exchange
+        let dialect = exchange
             .version
             .as_ref()
-            .is_some_and(|it| it.as_str() == "2024-11-05");
+            .and_then(|it| Dialect::of(it.as_str()));
+        let is_http_sse = dialect.is_some_and(|it| it.http.transport == HttpTransportKind::HttpSse);
         let accepted: Vec<&str> = values(&post.request_headers, "accept").collect();
         let accepts = |wanted: &str| {
             let group = wanted.split('/').next().unwrap_or_default();
@@ -236,7 +240,8 @@ fn accept_both(context: &CheckContext<'_>, breaches: &mut Breaches) {
             };
             accepted.iter().any(|value| value.split(',').any(is_it))
         };
-        if !is_http_sse && !(accepts("application/json") && accepts("text/event-stream")) {
+        let accepts_both = accepts("application/json") && accepts("text/event-stream");
+        if !is_http_sse && !accepts_both {
             let what = format!(
                 "`Accept` is {:?}",
                 bowline_core::shortened(accepted.join(", "))

@@ -5,29 +5,29 @@ use std::collections::BTreeMap;
 use bowline_core::era::is_modern_version;
 
 use super::super::context::is_object;
-use super::{Breach, Breaches, CheckContext, LEGACY_LIFECYCLE, Law, must, should};
+use super::{Breach, Breaches, CheckContext, LEGACY_LIFECYCLE, Law, legacy, must, should};
 use crate::timeline::{member, text_member};
 use crate::{EntryKind, Exchange, Side};
 
 pub(super) const LAWS: &[Law] = &[
-    should(
+    legacy(should(
         "initialize-first",
         LEGACY_LIFECYCLE,
         "before `initialize` is answered, a client sends nothing but `ping`",
         initialize_first,
-    ),
-    must(
+    )),
+    legacy(must(
         "initialize-result",
         LEGACY_LIFECYCLE,
-        "the result of `initialize` has a version before 2026-07-28, capabilities and server info",
+        "the result of `initialize` has a legacy version, capabilities and server info",
         initialize_result,
-    ),
-    must(
+    )),
+    legacy(must(
         "initialized-sent",
         LEGACY_LIFECYCLE,
         "after `initialize`, a client sends `notifications/initialized` before other requests",
         initialized_sent,
-    ),
+    )),
 ];
 
 fn initialize_first(context: &CheckContext<'_>, breaches: &mut Breaches) {

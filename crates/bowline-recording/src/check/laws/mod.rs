@@ -10,7 +10,7 @@ mod lifecycle;
 mod progress;
 mod subscriptions;
 
-use super::{Breach, CheckContext, Law, LawLevel};
+use super::{Breach, CheckContext, Edition, Law, LawLevel};
 
 /// All laws.
 pub(super) static GROUPS: &[&[Law]] = &[
@@ -38,6 +38,7 @@ const fn must(
         level: LawLevel::Must,
         sentence,
         page,
+        edition: Edition::Latest,
         check,
     }
 }
@@ -53,22 +54,31 @@ const fn should(
         level: LawLevel::Should,
         sentence,
         page,
+        edition: Edition::Latest,
         check,
     }
 }
 
-const BASIC: &str = "2026-07-28/basic";
-const CANCELLATION: &str = "2026-07-28/basic/patterns/cancellation";
-const PROGRESS: &str = "2026-07-28/basic/patterns/progress";
-const SUBSCRIPTIONS: &str = "2026-07-28/basic/patterns/subscriptions";
-const MRTR: &str = "2026-07-28/basic/patterns/mrtr";
-const STDIO: &str = "2026-07-28/basic/transports/stdio";
-const HTTP: &str = "2026-07-28/basic/transports/streamable-http";
-const CACHING: &str = "2026-07-28/server/utilities/caching";
-const TOOLS: &str = "2026-07-28/server/tools";
-const RESOURCES: &str = "2026-07-28/server/resources";
-const COMPLETION: &str = "2026-07-28/server/utilities/completion";
-const LOGGING: &str = "2026-07-28/server/utilities/logging";
-const LEGACY_BASIC: &str = "2025-11-25/basic";
-const LEGACY_LIFECYCLE: &str = "2025-11-25/basic/lifecycle";
-const LEGACY_HTTP: &str = "2025-11-25/basic/transports";
+/// A law of the legacy era, which the latest edition does not contain.
+const fn legacy(law: Law) -> Law {
+    Law {
+        edition: Edition::LatestLegacy,
+        ..law
+    }
+}
+
+const BASIC: &str = "basic";
+const CANCELLATION: &str = "basic/patterns/cancellation";
+const PROGRESS: &str = "basic/patterns/progress";
+const SUBSCRIPTIONS: &str = "basic/patterns/subscriptions";
+const MRTR: &str = "basic/patterns/mrtr";
+const STDIO: &str = "basic/transports/stdio";
+const HTTP: &str = "basic/transports/streamable-http";
+const CACHING: &str = "server/utilities/caching";
+const TOOLS: &str = "server/tools";
+const RESOURCES: &str = "server/resources";
+const COMPLETION: &str = "server/utilities/completion";
+const LOGGING: &str = "server/utilities/logging";
+const LEGACY_LIFECYCLE: &str = "basic/lifecycle";
+const LEGACY_HTTP: &str = "basic/transports";
+const LEGACY_CANCELLATION: &str = "basic/utilities/cancellation";

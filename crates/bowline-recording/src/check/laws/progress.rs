@@ -37,7 +37,7 @@ pub(super) const LAWS: &[Law] = &[
     must(
         "log-requested",
         LOGGING,
-        "since 2026-07-28, log messages belong to a request that asked for them",
+        "in the modern era, log messages belong to a request that asked for them",
         log_requested,
     ),
 ];
