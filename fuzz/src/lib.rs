@@ -11,6 +11,9 @@ mod json_generator;
 mod mux;
 pub use mux::mux;
 
+mod recording;
+pub use recording::recording;
+
 mod seeds;
 pub use seeds::check_seeds;
 

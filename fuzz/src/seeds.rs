@@ -174,6 +174,11 @@ mod tests {
         check_seeds("mux", crate::mux);
     }
 
+    #[test]
+    fn every_recording_is_read_checked_compared_and_exported() {
+        check_seeds("recording", crate::recording);
+    }
+
     impl Random {
         fn bytes(&mut self, max_len: usize) -> Vec<u8> {
             let length = self.below(max_len + 1);

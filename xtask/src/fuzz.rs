@@ -57,7 +57,7 @@ fn missing_tool() -> Option<&'static str> {
 
 pub(crate) const DEFAULT_SECONDS: u64 = 60;
 
-const TARGETS: [&str; 10] = [
+const TARGETS: [&str; 11] = [
     "json",
     "message",
     "sse",
@@ -68,6 +68,7 @@ const TARGETS: [&str; 10] = [
     "jws",
     "jwks",
     "callback",
+    "recording",
 ];
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::process;
 
 /// The published crates, each after those that it depends on, which is the order of their publication.
-pub(crate) const PUBLISHED: [&str; 8] = [
+pub(crate) const PUBLISHED: [&str; 9] = [
     "bowline-types",
     "bowline-core",
     "bowline-macros",
@@ -14,6 +14,7 @@ pub(crate) const PUBLISHED: [&str; 8] = [
     "bowline-auth",
     "bowline-tasks",
     "bowline-bridge",
+    "bowline-recording",
     "bowline-cli",
 ];
 

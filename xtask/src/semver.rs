@@ -42,13 +42,14 @@ fn last_release(root: &Path) -> io::Result<Option<String>> {
 
 /// The libraries that others depend on. cargo-semver-checks does not support procedural macros, and the library of
 /// `bowline-cli` is that of its command.
-const LIBRARIES: [&str; 6] = [
+const LIBRARIES: [&str; 7] = [
     "bowline-types",
     "bowline-core",
     "bowline",
     "bowline-auth",
     "bowline-tasks",
     "bowline-bridge",
+    "bowline-recording",
 ];
 
 const NO_BASELINE: &str = "There is no baseline: no tag `v…` of a release is an ancestor of this revision. \

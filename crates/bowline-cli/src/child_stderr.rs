@@ -1,6 +1,7 @@
 //! [`StderrWriter`]: passes the stderr of child processes on.
 
 use std::io::Write as _;
+use std::sync::OnceLock;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -36,6 +37,16 @@ impl StderrWriter {
         Self { lines }
     }
 
+    /// Returns the writer of commands that have only one.
+    pub(crate) fn shared() -> Self {
+        SHARED.get_or_init(Self::start).clone()
+    }
+
+    /// Waits a moment until all lines of the [shared](Self::shared) writer are written.
+    pub(crate) fn flush_shared() {
+        SHARED.get().into_iter().for_each(Self::flush);
+    }
+
     pub(crate) fn write(&self, line: &str) {
         let _ = self.lines.try_send(StderrItem::Line(line.to_owned()));
     }
@@ -48,6 +59,8 @@ impl StderrWriter {
         }
     }
 }
+
+static SHARED: OnceLock<StderrWriter> = OnceLock::new();
 
 const MAX_QUEUED: usize = 1024;
 const FLUSH_TIME: Duration = Duration::from_millis(500);

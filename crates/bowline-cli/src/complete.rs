@@ -16,10 +16,11 @@ use crate::target::{ConnectOptions, finish, split_words};
 
 /// Asks for completions of an argument of a prompt or resource template.
 ///
-/// bowline complete TARGET REFERENCE ARGUMENT [VALUE] [key=value …]
-///
 /// REFERENCE is the name of a prompt, or a URI template. `key=value` are arguments that are filled in already.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
+#[command(override_usage = "\
+bowline complete [OPTIONS] TARGET REFERENCE ARGUMENT [VALUE]
+       bowline complete [OPTIONS] REFERENCE ARGUMENT [VALUE] -- COMMAND...")]
 pub(crate) struct CompleteOptions {
     /// The server (unless there is a command after `--`), the prompt or template, the argument, and its beginning.
     #[arg(value_name = "TARGET REFERENCE ARGUMENT VALUE")]

@@ -64,10 +64,6 @@ impl ContentPrinter {
                     Err(error) => self.note(&format!("a blob that is not base64: {error}")),
                 }
             }
-            other => self.note(&format!(
-                "contents of another kind at {}",
-                visible_line(other.uri())
-            )),
         }
     }
 

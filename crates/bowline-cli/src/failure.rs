@@ -47,11 +47,8 @@ impl Failure {
     }
 
     /// A failure that is this error.
-    pub(crate) fn from_box(error: Box<dyn StdError + Send + Sync>) -> Self {
-        Self {
-            source: None,
-            ..Self::other(chain(&*error))
-        }
+    pub(crate) fn of(error: &(dyn StdError + 'static)) -> Self {
+        Self::other(chain(error))
     }
 
     /// Sets the cause, which is printed after the message.
@@ -71,11 +68,15 @@ impl Failure {
     /// The error of connecting to `target`.
     pub(crate) fn connecting(target: &str, error: Error) -> Self {
         let mut failure = Self::from(error);
-        if failure.exit != Exit::Usage {
-            failure.exit = Exit::Connect;
+        if failure.exit == Exit::Usage {
+            return failure; // it is not the server that is wrong
         }
-        let target = visible(target);
-        failure.message = format!("failed to connect to {target}: {}", failure.message);
+        failure.exit = Exit::Connect;
+        // The message of a URL names it already.
+        if !failure.message.starts_with("failed to connect") {
+            let target = visible(target);
+            failure.message = format!("failed to connect to {target}: {}", failure.message);
+        }
         failure
     }
 
@@ -154,6 +155,11 @@ impl From<Error> for Failure {
             _ => None,
         };
         let (message, source) = match error {
+            Error::Rpc(error) => {
+                let data = error.data.as_ref().map(|data| shortened(data.as_str()));
+                let data = data.map_or(String::new(), |data| format!("\n  data: {data}"));
+                (format!("{error}{data}"), None)
+            }
             Error::Transport { what, source } => (what, source),
             Error::Protocol { ref what, .. } => {
                 let message = format!("the server violated the protocol: {what}");
@@ -181,5 +187,62 @@ fn into_source(error: Error) -> Option<Box<dyn StdError + Send + Sync>> {
         | Error::Unauthorized { source, .. }
         | Error::UnexpectedType { source, .. } => source,
         _ => None,
+    }
+}
+
+/// Returns the beginning of a text that may be of any length.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MAX_DATA) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// In characters.
+const MAX_DATA: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bowline::{ErrorCode, Json, RpcError};
+    use serde_json::json;
+
+    fn refused() -> Error {
+        Error::Transport {
+            what: "failed to connect to http://x.example".into(),
+            source: Some(io::Error::other("refused\u{1b}[2J").into()),
+        }
+    }
+
+    #[test]
+    fn a_failure_to_connect_names_the_server_once_and_its_cause() {
+        let failure = Failure::connecting("http://x.example", refused());
+
+        assert_eq!(failure.exit(), Exit::Connect);
+        assert_eq!(
+            failure.to_string(),
+            "failed to connect to http://x.example: refused␛[2J"
+        );
+    }
+
+    #[test]
+    fn kinds_of_errors_have_their_exit_codes() {
+        let data = Json::from(json!({"why": "x"}));
+        let rpc = RpcError::new(ErrorCode::INVALID_PARAMS, "no").with_data(data);
+        let failure = Failure::from(Error::Rpc(rpc));
+        assert_eq!(failure.exit(), Exit::Rpc);
+        assert!(
+            failure.to_string().ends_with("data: {\"why\":\"x\"}"),
+            "{failure}"
+        );
+
+        let after = std::time::Duration::from_secs(1);
+        assert_eq!(
+            Failure::from(Error::Timeout { after }).exit(),
+            Exit::TimedOut
+        );
+        let misuse = || Error::Misuse { what: "no".into() };
+        assert_eq!(Failure::connecting("x", misuse()).exit(), Exit::Usage);
+        assert_eq!(Failure::from(refused()).exit(), Exit::Connect);
     }
 }

@@ -1,5 +1,5 @@
-//! The command `bowline`: a bridge between clients and servers, a fixture to check clients with, and a demonstration of
-//! cancellation.
+//! The command `bowline`: looks at servers, calls and watches them; a bridge between clients and servers; a fixture to
+//! check clients with; and a demonstration of cancellation.
 
 #![allow(
     clippy::print_stdout,
@@ -164,7 +164,7 @@ fn dispatch(command: CliCommand) -> Result<Exit, Failure> {
         CliCommand::Replay(options) => block_on(async move { options.run().await }),
         CliCommand::Bridge(plan) => block_on(async move {
             let served = bridge::run(*plan).await;
-            served.map_err(Failure::from_box)?;
+            served.map_err(|error| Failure::of(&*error))?;
             Ok(Exit::Success)
         }),
     }

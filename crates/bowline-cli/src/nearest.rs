@@ -14,8 +14,11 @@ pub(crate) fn nearest<'a>(
         (if is_part { distance.min(1) } else { distance }, candidate)
     });
     let (distance, candidate) = scored.min_by_key(|(distance, _)| *distance)?;
-    let limit = (name.chars().count() / 3).max(1);
-    (distance <= limit).then_some(candidate)
+    let length = name.chars().count();
+    // Something must be the same: `c` is not almost `a`.
+    let is_near =
+        distance <= (length / 3).max(1) && distance < length.max(candidate.chars().count());
+    is_near.then_some(candidate)
 }
 
 #[cfg(test)]
@@ -31,5 +34,6 @@ mod tests {
         assert_eq!(nearest("issue", names), Some("create_issue"));
         assert_eq!(nearest("weather", names), None);
         assert_eq!(nearest("", names), None);
+        assert_eq!(nearest("c", ["a", "b"]), None);
     }
 }

@@ -138,7 +138,7 @@ fn with_advice(mut error: clap::Error) -> clap::Error {
             Options::command().error(ErrorKind::InvalidSubcommand, what)
         }
         ErrorKind::UnknownArgument if !what.starts_with("unexpected argument '-") => {
-            let tip = "put a command after `--`: bowline bridge -- npx some-server";
+            let tip = "put a command after `--`, as in: -- npx some-server";
             let tip = ContextValue::StyledStrs(vec![tip.into()]);
             error.insert(ContextKind::Suggested, tip);
             error
@@ -157,9 +157,9 @@ fn invalid(command: &str, why: &str) -> clap::Error {
     }
 }
 
-/// Connects clients and servers of the Model Context Protocol, and demonstrates cancellation.
+/// Looks at, calls, watches and connects servers of the Model Context Protocol.
 #[derive(Debug, Parser)]
-#[command(name = "bowline", version, after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+#[command(name = "bowline", version, max_term_width = 80, after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 struct Options {
     #[command(subcommand)]
     command: Option<Command>,
@@ -246,15 +246,19 @@ impl ServeOptions {
 
 const EXAMPLES: &str = "\
 Examples:
-  bowline tap --record a.jsonl -- npx -y some-server
-                                          shows and records every message, put before the command of a host
-  bowline show a.jsonl                    a recording as a timeline; `check` finds what violates the specification
-  bowline bridge -- npx -y some-server    a stdio server, for HTTP clients of every version
-  bowline bridge https://example.com/mcp  an HTTP server, for a host that starts commands
-  bowline mock session.jsonl              serves a recording
-  bowline replay session.jsonl -- server  sends a recording's requests, and compares the answers
-  bowline demo                            drops calls on every transport, and shows how their handlers stop
-  bowline serve-demo --transport http     a server to test clients with";
+  bowline servers                          the servers that hosts here use
+  bowline ls https://example.com/mcp       the tools of a server, as signatures
+  bowline ls -- npx -y some-server         the same, of a command
+  bowline call files read path=notes.txt   a tool, of a server by its name
+  bowline watch files                      what changes, until Ctrl-C
+  bowline tap -- npx -y some-server        a stdio server, with every message shown
+  bowline tap https://example.com/mcp      an HTTP server, through a proxy
+  bowline show a.jsonl                     what `tap --record a.jsonl` has recorded
+  bowline mock a.jsonl                     the same as a server, without it
+  bowline replay a.jsonl -- npx -y other   another server: the same answers?
+  bowline bridge -- npx -y some-server     a stdio server, for HTTP clients
+  bowline bridge https://example.com/mcp   an HTTP server, for stdio hosts
+  bowline demo                             cancelled calls on every transport";
 
 #[cfg(test)]
 mod tests {
@@ -287,6 +291,28 @@ mod tests {
             }))
         );
         assert_eq!(parse(""), Ok(CliCommand::Help));
+    }
+
+    #[test]
+    fn every_help_fits_eighty_columns_and_lists_what_scripts_need() {
+        fn check(command: &mut clap::Command) {
+            for help in [command.render_help(), command.render_long_help()] {
+                for line in help.to_string().lines() {
+                    let columns = crate::output::display_width(line);
+                    assert!(columns <= 80, "{}: {line}", command.get_name());
+                }
+            }
+            command.get_subcommands_mut().for_each(check);
+        }
+        let mut options = Options::command();
+        options.build();
+
+        check(&mut options);
+
+        let help = CliCommand::help().to_string();
+        for text in ["Examples:", "Exit codes:", "130  interrupted"] {
+            assert!(help.contains(text), "{text}");
+        }
     }
 
     #[test]

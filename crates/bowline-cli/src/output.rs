@@ -12,6 +12,7 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// The options of a command that prints something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "Output")]
 pub(crate) struct OutputOptions {
     /// Print JSON: one object, or one per line where there are several.
     #[arg(long)]
@@ -173,6 +174,22 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
         .collect()
 }
 
+/// Breaks text into lines like [`wrap`], and indents all but the first.
+pub(crate) fn wrap_hanging(text: &str, width: usize) -> Vec<String> {
+    let mut lines = wrap(text, width);
+    if lines.len() > 1 {
+        let first = lines.remove(0);
+        let rest = text.get(first.len()..).unwrap_or_default().trim_start();
+        let rest = wrap(rest, width.saturating_sub(HANGING.len()).max(1));
+        lines = std::iter::once(first)
+            .chain(rest.iter().map(|line| format!("{HANGING}{line}")))
+            .collect();
+    }
+    lines
+}
+
+const HANGING: &str = "    ";
+
 fn wrap_line(line: &str, width: usize) -> Vec<String> {
     let (mut lines, mut current) = (Vec::new(), String::new());
     let mut columns = 0;
@@ -265,6 +282,10 @@ mod tests {
         assert_eq!(wrap("the quick brown fox", 10), ["the quick", "brown fox"]);
         assert_eq!(wrap("abcdefghij klm", 4), ["abcd", "efgh", "ij", "klm"]);
         assert_eq!(wrap("a\n\nb", 80), ["a", "", "b"]);
+        assert_eq!(
+            wrap_hanging("one two abcdef", 8),
+            ["one two", "    abcd", "    ef"]
+        );
         assert_eq!(wrap("漢字漢字", 5), ["漢字", "漢字"]);
         for width in 1..30 {
             for line in wrap("Some words, and alongwordthatneedstobecut 漢字.", width) {

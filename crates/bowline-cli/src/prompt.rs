@@ -21,9 +21,10 @@ use crate::status_line::StatusLine;
 use crate::target::{ConnectOptions, finish, split_words};
 
 /// Gets a prompt, and prints its messages.
-///
-/// bowline prompt TARGET NAME key=value key=@file
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
+#[command(override_usage = "\
+bowline prompt [OPTIONS] TARGET NAME [key=value]...
+       bowline prompt [OPTIONS] NAME [key=value]... -- COMMAND...")]
 pub(crate) struct PromptOptions {
     /// The server (unless there is a command after `--`), the prompt, and its arguments.
     #[arg(value_name = "TARGET NAME ARGUMENTS")]

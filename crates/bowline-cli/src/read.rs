@@ -19,10 +19,11 @@ use crate::target::{ConnectOptions, finish, split_words};
 
 /// Reads a resource, and prints it.
 ///
-/// bowline read TARGET URI
-///
 /// Text and binary content are written to stdout as they are, unless stdout is a terminal.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
+#[command(override_usage = "\
+bowline read [OPTIONS] TARGET URI
+       bowline read [OPTIONS] URI -- COMMAND...")]
 pub(crate) struct ReadOptions {
     /// The server (unless there is a command after `--`), and the URI of the resource.
     #[arg(value_name = "TARGET URI")]
@@ -107,7 +108,6 @@ fn write(
                 })?;
                 bytes.extend(blob);
             }
-            _ => return Err(Failure::other("contents of an unknown kind").advice("--json")),
         }
     }
     match file {

@@ -18,6 +18,7 @@ use crate::options::CliCommand;
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct CompletionsOptions {
+    /// The shell.
     pub(crate) shell: Shell,
 }
 

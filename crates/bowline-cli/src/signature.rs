@@ -3,7 +3,7 @@
 use bowline::types::{Prompt, Tool};
 
 use crate::ordered_json::OrderedJson;
-use crate::output::{display_width, visible_line};
+use crate::output::{display_width, visible_line, wrap_hanging};
 
 /// A parameter of a tool or prompt.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,19 +86,15 @@ impl Signature {
     pub(crate) fn lines(&self, width: usize) -> Vec<String> {
         let line = self.to_line();
         if display_width(&line) <= width || self.parameters.is_empty() {
-            return crate::output::wrap(&line, width);
+            return wrap_hanging(&line, width);
         }
         let mut lines = vec![format!("{}(", self.name)];
         for parameter in &self.parameters {
             let text = format!("{},", parameter.to_text());
-            let mut wrapped = crate::output::wrap(&text, width.saturating_sub(4)).into_iter();
-            lines.extend(wrapped.next().map(|line| format!("  {line}")));
-            lines.extend(wrapped.map(|line| format!("    {line}")));
+            let wrapped = wrap_hanging(&text, width.saturating_sub(2));
+            lines.extend(wrapped.iter().map(|line| format!("  {line}")));
         }
-        lines.extend(crate::output::wrap(
-            &format!("){}", self.output_text()),
-            width,
-        ));
+        lines.extend(wrap_hanging(&format!("){}", self.output_text()), width));
         lines
     }
 

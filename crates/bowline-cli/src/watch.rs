@@ -21,10 +21,11 @@ use crate::target::{ConnectOptions, finish, split_words};
 
 /// Shows changes of a server as they happen: its lists, its resources, and its log messages.
 ///
-/// bowline watch TARGET [URI …]
-///
 /// Without a URI, all resources that the server lists are watched. Lost connections are opened again. Ctrl-C ends it.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
+#[command(override_usage = "\
+bowline watch [OPTIONS] TARGET [URI]...
+       bowline watch [OPTIONS] [URI]... -- COMMAND...")]
 pub(crate) struct WatchOptions {
     /// The server (unless there is a command after `--`), and URIs of resources.
     #[arg(value_name = "TARGET URI")]

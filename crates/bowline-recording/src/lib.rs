@@ -21,6 +21,8 @@
 //! # Ok::<(), bowline_recording::ReadError>(())
 //! ```
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod check;
 pub use check::{Finding, Law, LawLevel, Report, all_laws, check};
 
@@ -71,3 +73,8 @@ struct MockGuide;
 
 #[cfg(test)]
 mod script;
+
+/// Compiles the code block of the README as a doctest.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

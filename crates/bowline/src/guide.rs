@@ -40,11 +40,17 @@ struct Limits;
 #[doc = include_str!("../../../docs/middleware.md")]
 struct Middleware;
 
+#[doc = include_str!("../../../docs/recordings.md")]
+struct Recordings;
+
 #[doc = include_str!("../../../docs/subscriptions.md")]
 struct Subscriptions;
 
 #[doc = include_str!("../../../docs/testing.md")]
 struct Testing;
+
+#[doc = include_str!("../../../docs/tool.md")]
+struct Tool;
 
 #[doc = include_str!("../../../docs/transports.md")]
 struct Transports;

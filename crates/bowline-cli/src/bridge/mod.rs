@@ -14,7 +14,7 @@ mod upstream;
 use bowline_bridge::{Bridge, BridgeBuilder, Target, credentials};
 
 use crate::child_stderr::StderrWriter;
-use crate::log::log_to_stderr;
+use crate::log::log_service_to_stderr;
 use options::{BridgeLimits, UpstreamPlan};
 
 /// An error for the user, with its causes.
@@ -22,7 +22,7 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Runs the bridge until a signal, or until stdin ends if the front is stdio.
 pub(crate) async fn run(plan: BridgePlan) -> Result<(), BoxError> {
-    log_to_stderr(plan.verbosity);
+    log_service_to_stderr(plan.verbosity);
     let child_stderr = StderrWriter::start();
     let (bridge, served) = match &plan.upstream {
         UpstreamPlan::Config(file) => {

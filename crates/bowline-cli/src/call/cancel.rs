@@ -67,9 +67,12 @@ impl CancelReport {
             true => format!("the server had read it {took} later"),
             false => format!("that took {took}"),
         };
-        let ran = time_text(self.ran);
-        let title = output.style_stderr(Style::Yellow, "cancelled");
-        eprintln!("{title} after {ran}: {}; {end}", self.how);
+        if output.is_stderr_styled {
+            eprintln!(); // after the `^C` that the terminal shows
+        }
+        let title = format!("cancelled after {}:", time_text(self.ran));
+        eprintln!("{} {}", output.style_stderr(Style::Yellow, title), self.how);
+        eprintln!("  {end}");
         Ok(())
     }
 }

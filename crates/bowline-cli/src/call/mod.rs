@@ -36,11 +36,12 @@ use crate::values::parse_duration;
 
 /// Calls a tool.
 ///
-/// bowline call TARGET TOOL key=value key:=json key=@file
-///
 /// `key=value` is converted to the type that the tool asks for, `key:=json` is JSON, and `key=@file` is the text of a
 /// file. TARGET is left out if a command after `--` starts the server. Ctrl-C cancels the call.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
+#[command(override_usage = "\
+bowline call [OPTIONS] TARGET TOOL [ARGUMENT]...
+       bowline call [OPTIONS] TOOL [ARGUMENT]... -- COMMAND...")]
 pub(crate) struct CallOptions {
     /// The server (unless there is a command after `--`), the tool, and its arguments.
     #[arg(value_name = "TARGET TOOL ARGUMENTS")]
@@ -112,7 +113,7 @@ pub(crate) async fn run(options: CallOptions) -> Result<Exit, Failure> {
     let given = Given::read(options.args.as_deref(), words.iter().map(String::as_str))?;
     let questions = options.questions.questions(&status, output)?;
     let client = connect(&target, &options, &questions, &status).await?;
-    let session = Session {
+    let command = ToolCommand {
         client,
         tool: tool.to_owned(),
         options: &options,
@@ -120,7 +121,7 @@ pub(crate) async fn run(options: CallOptions) -> Result<Exit, Failure> {
         status,
         output,
     };
-    session.run(given).await
+    command.run(given).await
 }
 
 /// The arguments of the command line.
@@ -234,7 +235,7 @@ pub(crate) fn log_text(message: &LoggingMessageNotificationParams) -> String {
 }
 
 /// A connected command.
-struct Session<'a> {
+struct ToolCommand<'a> {
     client: Client,
     tool: String,
     options: &'a CallOptions,
@@ -243,7 +244,7 @@ struct Session<'a> {
     output: Output,
 }
 
-impl Session<'_> {
+impl ToolCommand<'_> {
     async fn run(self, given: Given) -> Result<Exit, Failure> {
         let arguments = tokio::select! {
             biased; // arguments that are complete count

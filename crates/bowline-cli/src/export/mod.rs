@@ -12,12 +12,11 @@ use crate::show::open;
 
 /// Prints a recording as HAR, for the network view of browsers and proxies, or as OpenTelemetry traces.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
-#[group(required = true, multiple = false, args = ["har", "otlp"])]
 pub(crate) struct ExportOptions {
     /// The recording.
     file: PathBuf,
     /// Print HAR 1.2.
-    #[arg(long)]
+    #[arg(long, required_unless_present = "otlp", conflicts_with = "otlp")]
     har: bool,
     /// Print OTLP/JSON, which the endpoint `/v1/traces` of a collector accepts.
     #[arg(long)]

@@ -176,9 +176,9 @@ const HOST_FILES: &[HostFile] = &[
 
 fn machine(platform: Platform) -> Machine {
     let home = match platform {
-        Platform::Windows => "C:/Users/ada",
-        Platform::MacOs => "/Users/ada",
-        Platform::Linux => "/home/ada",
+        Platform::Windows => "C:/people/ada",
+        Platform::MacOs => "/mac/ada",
+        Platform::Linux => "/linux/ada",
     };
     Machine {
         platform,
@@ -342,8 +342,8 @@ fn project_files_are_found_above_the_current_directory_up_to_the_repository() {
 #[test]
 fn servers_of_claude_code_belong_to_their_project() {
     for (platform, key) in [
-        (Platform::Linux, "/home/ada/work/project"),
-        (Platform::Windows, "c:/users/ada/work/project"),
+        (Platform::Linux, "/linux/ada/work/project"),
+        (Platform::Windows, "c:/PEOPLE/ada/work/project"),
     ] {
         let machine = machine(platform);
         let mut files = Fixture::default();
@@ -469,7 +469,7 @@ fn values_that_only_the_host_can_find_out_are_refused() {
         panic!("this host replaces no variables");
     };
     assert_eq!(literal.args, ["${UNSET}"]);
-    assert_eq!(literal.program, "/home/ada/x");
+    assert_eq!(literal.program, "/linux/ada/x");
 }
 
 #[test]
@@ -509,4 +509,79 @@ fn secrets_are_not_part_of_debug_output() {
     let discovered = discover(&machine, &files);
 
     assert!(!format!("{discovered:?}").contains("s3cret"));
+}
+
+/// Every format reads every mutation of every fixture, or refuses it.
+#[test]
+fn files_that_were_damaged_never_cause_a_panic() {
+    let machine = machine(Platform::Linux);
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    for _ in 0..20 {
+        for (_, paths, text) in HOST_FILES {
+            let mut files = Fixture::default();
+            files.add(in_home(&machine, paths[0]), damaged(text, &mut random));
+
+            let discovered = discover(&machine, &files);
+
+            for server in &discovered.servers {
+                let _ = server.target(&machine);
+            }
+            for name in ["x.json", "x.toml", "x.yaml"] {
+                let mut files = Fixture::default();
+                files.add(name, damaged(text, &mut random));
+                let _ = read_file(Path::new(name), &files);
+            }
+        }
+    }
+}
+
+/// A generator whose numbers are the same in every run (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 33).unwrap() % limit.max(1)
+    }
+}
+
+/// Removes, repeats and replaces a few characters.
+fn damaged(text: &str, random: &mut Random) -> String {
+    let mut chars: Vec<char> = text.chars().collect();
+    for _ in 0..=random.below(4) {
+        if chars.is_empty() {
+            break;
+        }
+        let at = random.below(chars.len());
+        match random.below(4) {
+            0 => drop(chars.remove(at)),
+            1 => chars.truncate(at.max(1)),
+            2 => {
+                let part: Vec<char> = chars[at..].iter().take(9).copied().collect();
+                chars.splice(at..at, part);
+            }
+            _ => {
+                let odd = [
+                    '"',
+                    '{',
+                    '}',
+                    '[',
+                    ']',
+                    ':',
+                    '\\',
+                    '\n',
+                    '$',
+                    '&',
+                    '*',
+                    '\u{0}',
+                    '\u{10ffff}',
+                    '-',
+                ];
+                chars[at] = odd[random.below(odd.len())];
+            }
+        }
+    }
+    chars.into_iter().collect()
 }

@@ -2,7 +2,10 @@
 
 mod render;
 
-use bowline::types::{ErrorCode, Prompt, Resource, ResourceTemplate, ServerCapabilities, Tool};
+use bowline::types::{
+    DiscoverResult, ErrorCode, Implementation, Prompt, Resource, ResourceTemplate,
+    ServerCapabilities, Tool,
+};
 use bowline::{Client, Error};
 use clap::Args;
 use serde_json::{Value, json};
@@ -14,7 +17,7 @@ use crate::log::log_to_stderr;
 use crate::nearest::nearest;
 use crate::output::{Output, OutputOptions};
 use crate::signature::Signature;
-use crate::target::{ConnectOptions, TargetArgs, finish};
+use crate::target::{ConnectOptions, TargetArgs, finish, server_facts};
 
 /// Lists the tools of a server as signatures, and its resources and prompts.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -69,25 +72,52 @@ pub(crate) async fn run(options: LsOptions) -> Result<Exit, Failure> {
     let target = options.target.resolve(&options.connect)?;
     until_interrupted(async {
         let client = target.connect(&options.connect, |builder| builder).await?;
-        let mut listing = Listing::fetch(&client).await?;
+        let server = server_facts(&client).await;
+        let mut listing = Listing::fetch(&client, server.as_ref()).await?;
         if !options.name.is_empty() {
             listing.retain(&options.name)?;
         }
-        print(&client, &listing, &options, output)?;
+        let about = About {
+            server,
+            version: client.dialect().version,
+        };
+        print(&about, &listing, &options, output)?;
         finish(client).await;
         Ok(Exit::Success)
     })
     .await
 }
 
+/// What a server says about itself.
+struct About {
+    server: Option<DiscoverResult>,
+    version: &'static str,
+}
+
+impl About {
+    fn info(&self) -> Option<Implementation> {
+        self.server
+            .as_ref()?
+            .meta
+            .as_ref()?
+            .server_info()
+            .ok()
+            .flatten()
+    }
+
+    fn instructions(&self) -> Option<&str> {
+        self.server.as_ref()?.instructions.as_deref()
+    }
+}
+
 fn print(
-    client: &Client,
+    about: &About,
     listing: &Listing,
     options: &LsOptions,
     output: Output,
 ) -> Result<(), Failure> {
     if output.is_json() {
-        return Ok(output.json(&listing.to_json(client))?);
+        return Ok(output.json(&listing.to_json(about))?);
     }
     let detail = match (options.short, options.schema, options.name.is_empty()) {
         (true, ..) => Detail::Short,
@@ -95,14 +125,14 @@ fn print(
         (_, _, false) => Detail::Full,
         (_, _, true) => Detail::Normal,
     };
-    let lines = render::lines(client, listing, detail, output);
+    let lines = render::lines(about, listing, detail, output);
     Ok(output.line(lines.join("\n"))?)
 }
 
 impl Listing {
     /// Requests the lists that the server has, all at once.
-    async fn fetch(client: &Client) -> Result<Self, Failure> {
-        let offered = client.server_capabilities();
+    async fn fetch(client: &Client, server: Option<&DiscoverResult>) -> Result<Self, Failure> {
+        let offered = server.map(|server| &server.capabilities);
         let has = |offers: fn(&ServerCapabilities) -> bool| offered.is_none_or(offers);
         let tools = list(has(|it| it.tools.is_some()), client.list_tools());
         let has_resources = has(|it| it.resources.is_some());
@@ -173,7 +203,7 @@ impl Listing {
         tools.chain(resources).chain(templates).chain(prompts)
     }
 
-    fn to_json(&self, client: &Client) -> Value {
+    fn to_json(&self, about: &About) -> Value {
         let tools = self.tools.as_ref().map(|tools| {
             let tools = tools.iter().map(|tool| {
                 let mut json = serde_json::to_value(tool).unwrap_or_default();
@@ -183,10 +213,10 @@ impl Listing {
             tools.collect::<Vec<_>>()
         });
         json!({
-            "server": client.server_info(),
-            "protocolVersion": client.dialect().version,
-            "capabilities": client.server_capabilities(),
-            "instructions": client.server().and_then(|server| server.instructions.clone()),
+            "server": about.info(),
+            "protocolVersion": about.version,
+            "capabilities": about.server.as_ref().map(|server| &server.capabilities),
+            "instructions": about.instructions(),
             "tools": tools,
             "resources": self.resources,
             "resourceTemplates": self.templates,

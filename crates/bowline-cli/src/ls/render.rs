@@ -1,21 +1,20 @@
 //! The text of `bowline ls`.
 
-use bowline::Client;
 use bowline::types::{Prompt, Resource, ResourceTemplate, Tool};
 
-use super::{Detail, Listing};
+use super::{About, Detail, Listing};
 use crate::ordered_json::OrderedJson;
 use crate::output::{Output, Style, display_width, fit, visible, visible_line, wrap};
 use crate::signature::{Parameter, Signature};
 
 /// Returns the lines of the whole listing.
 pub(super) fn lines(
-    client: &Client,
+    about: &About,
     listing: &Listing,
     detail: Detail,
     output: Output,
 ) -> Vec<String> {
-    let mut lines = heading(client, detail, output);
+    let mut lines = heading(about, detail, output);
     let items = Items { detail, output };
     if let Some(tools) = &listing.tools {
         items.section(&mut lines, "Tools", tools, Items::tool);
@@ -32,24 +31,22 @@ pub(super) fn lines(
     lines
 }
 
-fn heading(client: &Client, detail: Detail, output: Output) -> Vec<String> {
-    let info = client.server_info();
+fn heading(about: &About, detail: Detail, output: Output) -> Vec<String> {
+    let info = about.info();
     let name = info
         .as_ref()
         .map_or("a server without a name".into(), |info| {
             let name = info.title.as_ref().unwrap_or(&info.name);
             format!("{} {}", visible_line(name), visible_line(&info.version))
         });
-    let version = format!("protocol {}", client.dialect().version);
+    let version = format!("protocol {}", about.version);
     let name = fit(&name, output.width.saturating_sub(version.len() + 2));
     let mut lines = vec![format!(
         "{}  {}",
         output.style(Style::Bold, name),
         output.style(Style::Dim, version)
     )];
-    let instructions = client
-        .server()
-        .and_then(|server| server.instructions.as_deref());
+    let instructions = about.instructions();
     if let Some(instructions) = instructions.filter(|_| detail != Detail::Short) {
         let max = if detail == Detail::Normal {
             MAX_LINES

@@ -109,7 +109,7 @@ struct Asked {
     terminal: Option<Terminal>,
     status: StatusLine,
     output: Output,
-    /// The first question that nobody could answer.
+    /// The first question without an answer.
     unanswered: Mutex<Option<Failure>>,
     is_unanswered: Notify,
 }
@@ -143,7 +143,7 @@ impl Questions {
         }
     }
 
-    /// Waits for a question that nobody can answer, and returns the failure.
+    /// Waits for a question without an answer, and returns the failure.
     ///
     /// # Cancel safety
     ///
@@ -174,7 +174,7 @@ impl Asked {
         if !self.answers.is_empty() {
             return match self.scripted_form(&fields) {
                 Ok(content) => ElicitResult::accept(Value::Object(content)),
-                Err(why) => self.fail(&params.message, &why, "--answer key=value"),
+                Err(why) => self.fail(&params.message, &why, "--answer key=value").await,
             };
         }
         let Some(terminal) = &self.terminal else {
@@ -186,7 +186,9 @@ impl Asked {
                 true => "--refuse, or run it at a terminal".to_owned(),
                 false => format!("{}, or --refuse", names.join(" ")),
             };
-            return self.fail(&params.message, "stdin is not a terminal", &advice);
+            return self
+                .fail(&params.message, "stdin is not a terminal", &advice)
+                .await;
         };
         let mut conversation = terminal.converse().await;
         self.ask_form(&params.message, &fields, &mut conversation)
@@ -283,11 +285,10 @@ impl Asked {
             return ElicitResult::new(ElicitAction::Accept);
         }
         let Some(terminal) = &self.terminal else {
-            return self.fail(
-                &params.message,
-                "stdin is not a terminal",
-                "--accept-urls, or --refuse",
-            );
+            let advice = "--accept-urls, or --refuse";
+            return self
+                .fail(&params.message, "stdin is not a terminal", advice)
+                .await;
         };
         let mut conversation = terminal.converse().await;
         conversation.say(&text);
@@ -315,12 +316,8 @@ impl Asked {
             return reply(text.clone());
         }
         let Some(terminal) = &self.terminal else {
-            self.fail(
-                "messages for a model (sampling)",
-                "stdin is not a terminal",
-                "--reply TEXT, or --refuse",
-            );
-            return refused();
+            let (what, advice) = ("for the reply of a model", "--reply TEXT, or --refuse");
+            return self.fail(what, "stdin is not a terminal", advice).await;
         };
         let mut conversation = terminal.converse().await;
         let title = "The server asks for the reply of a model to:";
@@ -342,19 +339,23 @@ impl Asked {
         }
     }
 
-    /// Records that a question cannot be answered, which ends the command.
-    fn fail(&self, question: &str, why: &str, advice: &str) -> ElicitResult {
-        let message = format!("the server asks “{}”: {why}", visible_line(question));
+    /// Records that a question cannot be answered, which ends the command. Never returns: the server gets no answer that
+    /// it could go on with, and the call is cancelled.
+    async fn fail<T>(&self, question: &str, why: &str, advice: &str) -> T {
+        let message = format!("the server asks `{}`, and {why}", visible_line(question));
         let failure = Failure::usage(message).advice(advice);
+        self.set_unanswered(failure);
+        // A permit is kept if the command does not wait yet.
+        self.is_unanswered.notify_one();
+        std::future::pending().await
+    }
+
+    fn set_unanswered(&self, failure: Failure) {
         let mut unanswered = self
             .unanswered
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         unanswered.get_or_insert(failure);
-        drop(unanswered);
-        // A permit is kept if the command does not wait yet.
-        self.is_unanswered.notify_one();
-        ElicitResult::new(ElicitAction::Cancel)
     }
 }
 
@@ -453,10 +454,12 @@ mod tests {
                 ..QuestionOptions::default()
             });
 
-            let result = questions.asked.answer_form(form()).await;
+            let failure = tokio::select! {
+                biased; // an answer would be wrong
+                answer = questions.asked.answer_form(form()) => panic!("{answer:?}"),
+                failure = questions.unanswered() => failure,
+            };
 
-            assert_eq!(result.action, ElicitAction::Cancel);
-            let failure = questions.unanswered().await;
             assert!(failure.to_string().contains(reason), "{failure}");
         }
     }
@@ -485,8 +488,8 @@ mod tests {
     #[test]
     fn roots_are_file_uris() {
         assert_eq!(
-            file_uri(std::path::Path::new("/home/a b/ü")),
-            "file:///home/a%20b/%C3%BC"
+            file_uri(std::path::Path::new("/a b/ü")),
+            "file:///a%20b/%C3%BC"
         );
         assert_eq!(file_uri(std::path::Path::new("C:\\x")), "file:///C:/x");
     }

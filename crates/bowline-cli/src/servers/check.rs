@@ -16,7 +16,7 @@ use crate::hosts::{ConfiguredServer, Launch, Machine};
 use crate::interrupt::until_interrupted;
 use crate::output::{Output, Style, visible_line, wrap};
 use crate::sign_in::SignIn;
-use crate::target::{ConnectOptions, Target, finish};
+use crate::target::{ConnectOptions, Target, finish, server_facts};
 use crate::values::parse_duration;
 
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -212,9 +212,10 @@ async fn check(target: &Target) -> Result<Checked, String> {
         .connect(&ConnectOptions::default(), |builder| builder)
         .await;
     let client = client.map_err(|failure| failure.to_string())?;
-    let has_tools = client
-        .server_capabilities()
-        .is_none_or(|it| it.tools.is_some());
+    let about = server_facts(&client).await;
+    let has_tools = about
+        .as_ref()
+        .is_none_or(|it| it.capabilities.tools.is_some());
     let tools = match has_tools {
         true => {
             let tools = client.list_tools().await;
@@ -226,7 +227,8 @@ async fn check(target: &Target) -> Result<Checked, String> {
         }
         false => None,
     };
-    let info = client.server_info();
+    let meta = about.as_ref().and_then(|it| it.meta.as_ref());
+    let info = meta.and_then(|meta| meta.server_info().ok().flatten());
     let server = info.map_or("server without a name".to_owned(), |info| {
         format!(
             "{} {}",

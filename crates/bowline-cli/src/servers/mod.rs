@@ -139,8 +139,6 @@ fn title(server: &ConfiguredServer, machine: &Machine, output: Output) -> String
 
 fn describe(server: &ConfiguredServer, checked: Option<&Checked>, output: Output) -> Vec<String> {
     let name = visible_line(&server.name);
-    let label = format!("{}:{}", server.host.id(), server.name);
-    let _ = label;
     let state = match server.is_disabled {
         true => output.style(Style::Yellow, " (disabled)"),
         false => String::new(),

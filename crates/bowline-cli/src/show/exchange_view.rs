@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 use super::header_json;
 use crate::failure::Failure;
 use crate::latency::time_text;
+use crate::ordered_json::OrderedJson;
 use crate::output::{Output, Style, visible, wrap};
-use crate::timeline_view::{decoded, entry_json, exchange_json, format_row, outcome, row, title};
+use crate::timeline_view::{entry_json, exchange_json, format_row, outcome, row, title};
 
 /// Prints every event of an exchange, with messages and headers.
 pub(super) fn print(
@@ -52,7 +53,11 @@ pub(super) fn print(
             }
         }
         if let EventKind::Message { message, .. } = &event.kind {
-            let pretty = serde_json::to_string_pretty(&decoded(message)).unwrap_or_default();
+            let pretty = match OrderedJson::parse(message.as_str()) {
+                // Nested too deeply to be read.
+                OrderedJson::Null => message.as_str().to_owned(),
+                json => json.pretty(),
+            };
             for line in wrap_json(&visible(&pretty), output.width.saturating_sub(INDENT)) {
                 output.line(format!("{:INDENT$}{line}", ""))?;
             }

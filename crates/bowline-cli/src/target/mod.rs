@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use bowline::Client;
 use bowline::client::ClientBuilder;
+use bowline::types::{DiscoverRequest, DiscoverResult, Method as _};
 use bowline::wire::Command;
 use bowline_recording::Mock;
 
@@ -93,7 +94,7 @@ impl Target {
                 let command = target.command();
                 Client::spawn(match options.verbose > 0 {
                     true => {
-                        let stderr = StderrWriter::start();
+                        let stderr = StderrWriter::shared();
                         command.on_stderr(move |line| stderr.write(&visible_line(line)))
                     }
                     // The error of a server that exits contains what it printed.
@@ -150,6 +151,19 @@ impl fmt::Display for Target {
     }
 }
 
+/// Returns what a server says about itself. It is requested if connecting did not need it.
+///
+/// # Cancel safety
+///
+/// Dropping the future cancels the request.
+pub(crate) async fn server_facts(client: &Client) -> Option<DiscoverResult> {
+    if let Some(server) = client.server() {
+        return Some(server.clone());
+    }
+    let reply = client.request_raw(DiscoverRequest::NAME, ()).await;
+    reply.and_then(|reply| reply.decode()).ok()
+}
+
 /// Closes a connection when all is printed. Bounded: a server that does not exit must not keep the user waiting.
 ///
 /// # Cancel safety
@@ -158,6 +172,7 @@ impl fmt::Display for Target {
 pub(crate) async fn finish(client: Client) {
     // A command that is still running when the time is up is killed with the runtime.
     let _ = tokio::time::timeout(CLOSE_TIME, client.close()).await;
+    StderrWriter::flush_shared();
 }
 
 /// Returns whether a file is a recording: its first line says so.

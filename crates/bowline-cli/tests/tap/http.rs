@@ -270,10 +270,10 @@ async fn an_upstream_that_cannot_be_reached_is_a_bad_gateway() {
         tap.stop().await;
 
         assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
-        assert_eq!(
-            Recorded::open(&file).call("slow").state,
-            ExchangeState::Refused(502)
-        );
+        let recorded = Recorded::open(&file);
+        let (_, http) = recorded.timeline.http_exchanges().next().unwrap();
+        let end = http.end.unwrap();
+        assert_eq!((http.status, end.by), (Some(502), EndedBy::Tap));
     })
     .await;
 }

@@ -21,7 +21,7 @@ pub(super) struct TappedBody<B> {
     end: Option<ExchangeEnd>,
 }
 
-impl<B> TappedBody<B> {
+impl<B: Body> TappedBody<B> {
     pub(super) fn request(body: B, tee: MessageTee, headers: &HeaderMap) -> Self {
         Self {
             body,
@@ -37,12 +37,17 @@ impl<B> TappedBody<B> {
         headers: &HeaderMap,
         end: ExchangeEnd,
     ) -> Self {
-        Self {
+        let mut response = Self {
             body,
             tee,
             remaining: content_length(headers),
             end: Some(end),
+        };
+        // A response without a body, such as 202, is never read.
+        if response.remaining == Some(0) || response.body.is_end_stream() {
+            response.complete();
         }
+        response
     }
 
     /// The body is complete. Called before the last chunk is passed on if its length is known: the server may answer a
@@ -96,15 +101,6 @@ impl<B: Body<Data = Bytes> + Unpin> Body for TappedBody<B> {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
-    }
-}
-
-impl<B> Drop for TappedBody<B> {
-    fn drop(&mut self) {
-        // A response without a body, such as 202, is complete although it was never read.
-        if self.remaining == Some(0) {
-            self.complete();
-        }
     }
 }
 

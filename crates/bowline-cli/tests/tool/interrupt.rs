@@ -1,0 +1,94 @@
+//! Ctrl-C during a call stops the handler of the server, and says how.
+
+use bowline::Client;
+use bowline_cli::SlowCallCounts;
+
+use crate::support::{BOWLINE, HttpFixture, Program, VERSIONS, in_time};
+
+/// Asks the fixture until its counters meet a condition.
+async fn wait_for(client: &Client, condition: impl Fn(&SlowCallCounts) -> bool) {
+    loop {
+        let reply = client.call_tool("stats", ()).await.unwrap();
+        if condition(&reply.structured().unwrap()) {
+            return;
+        }
+    }
+}
+
+/// Starts a call of `slow`, interrupts it while its handler runs, and checks the report.
+async fn interrupt(words: &[&str], client: &Client, how: &str) {
+    client.call_tool("reset", ()).await.unwrap();
+    let call = Program::start(words);
+    wait_for(client, |counts| counts.active == 1).await;
+
+    call.interrupt().await;
+    let ended = call.end().await;
+
+    assert_eq!(ended.code, Some(130), "{words:?}: {ended:?}");
+    assert!(
+        ended.stderr.contains("cancelled after"),
+        "{words:?}: {ended:?}"
+    );
+    assert!(ended.stderr.contains(how), "{words:?}: {ended:?}");
+    wait_for(client, |counts| counts.active == 0 && counts.cancelled == 1).await;
+}
+
+#[tokio::test]
+async fn an_interrupted_call_over_http_stops_at_the_server() {
+    in_time(async {
+        let fixture = HttpFixture::start().await;
+        let client = Client::connect(&fixture.url).await.unwrap();
+        let hows = [
+            "closed the response of request",
+            "posted notifications/cancelled for request",
+        ];
+        for (version, how) in VERSIONS.into_iter().zip(hows) {
+            let words = [
+                "call",
+                &fixture.url,
+                "slow",
+                "seconds=600",
+                "--protocol-version",
+                version,
+            ];
+            interrupt(&words, &client, how).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_interrupted_call_over_stdio_stops_at_the_server() {
+    in_time(async {
+        // Behind a bridge over stdio, so that the counters outlive the server of the call.
+        let fixture = HttpFixture::start().await;
+        let client = Client::connect(&fixture.url).await.unwrap();
+        for version in VERSIONS {
+            let words = ["call", "slow", "seconds=600", "--protocol-version", version];
+            let server = ["--", BOWLINE, "bridge", &fixture.url];
+            let how = "sent notifications/cancelled for request";
+            interrupt(&[&words[..], &server].concat(), &client, how).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_interrupt_while_connecting_ends_the_command() {
+    in_time(async {
+        // A server that never answers.
+        let server = [
+            "--",
+            "/bin/sh",
+            "-c",
+            "trap '' TERM; while :; do sleep 1000; done",
+        ];
+        let words = ["ls", "--connect-timeout", "1h"];
+        let program = Program::start(&[&words[..], &server].concat());
+        // The signal may come before its handler is there, which ends the command too.
+        program.interrupt().await;
+        let ended = program.end().await;
+        assert!(matches!(ended.code, Some(130) | None), "{ended:?}");
+    })
+    .await;
+}

@@ -1,0 +1,14 @@
+//! The commands of `bowline` that look at servers and call them, as processes, in both eras.
+
+#![cfg(unix)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests may panic, too"
+)]
+
+mod interrupt;
+mod look;
+mod own_server;
+mod sign_in;
+mod support;
