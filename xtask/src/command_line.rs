@@ -138,7 +138,8 @@ impl Command {
             "hunt" => hunt::HuntOptions::parse(rest).map(Self::Hunt),
             "interop" if rest.is_empty() => Ok(Self::Interop(interop::Peers::Sdks)),
             "interop" if rest == ["--real"] => Ok(Self::Interop(interop::Peers::Real)),
-            "interop" => Err("`interop` takes only `--real`".to_owned()),
+            "interop" if rest == ["--mock"] => Ok(Self::Interop(interop::Peers::Mocked)),
+            "interop" => Err("`interop` takes only `--mock` or `--real`".to_owned()),
             "fuzz" => parse_fuzz(rest),
             other => Err(format!("unknown command `{other}`")),
         }
@@ -197,6 +198,7 @@ Usage: cargo xtask <command>
   crash [--rounds N] [--tasks N]     two servers with tasks in one database, killed at random moments
         [--lease-ms N]
   interop                            other SDKs, as servers and as clients (npm and Python)
+  interop --mock                     only a recording of two SDKs, served to their clients
   interop --real                     published programs, unmodified (npm, Python and git)
   fuzz TARGET [--seconds N]          random input for one decoder (nightly and cargo-fuzz)
                                      targets: json, message, sse, headers, admission, mux, challenge, jws, jwks,
@@ -252,11 +254,12 @@ mod tests {
     }
 
     #[test]
-    fn interop_runs_sdks_unless_real_is_given() {
+    fn interop_runs_sdks_unless_told_otherwise() {
         let command = |peers| Ok(Command::Interop(peers));
 
         assert_eq!(parse("interop"), command(interop::Peers::Sdks));
         assert_eq!(parse("interop --real"), command(interop::Peers::Real));
+        assert_eq!(parse("interop --mock"), command(interop::Peers::Mocked));
         assert!(parse("interop --reel").is_err());
     }
 

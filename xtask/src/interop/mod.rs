@@ -47,6 +47,8 @@ pub(crate) enum ResultsMode {
 pub(crate) enum Peers {
     /// SDKs, with which our programs implement the fixture and its checks.
     Sdks,
+    /// Only the SDKs that are recorded, with the recording: the last part of [`Peers::Sdks`].
+    Mocked,
     /// Published programs, unmodified.
     Real,
 }
@@ -85,6 +87,11 @@ fn check(root: &Path, peers: Peers, mode: ResultsMode) -> io::Result<bool> {
                 (PagePart::Bridged, bridged, of_sdks),
                 (PagePart::Mocked, mocked, KnownFailures::default()),
             ]
+        }
+        Peers::Mocked => {
+            let peers = Peer::install_recorded(root)?;
+            let mocked = mocked::run(root, &ours, &peers)?;
+            vec![(PagePart::Mocked, mocked, KnownFailures::default())]
         }
         Peers::Real => {
             let of_real = known.about(&real::names());

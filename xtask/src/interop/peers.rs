@@ -40,12 +40,21 @@ pub(crate) struct OurPrograms {
 impl Peer {
     /// Installs and builds all peers, as far as necessary.
     pub(crate) fn install_all(root: &Path) -> io::Result<Vec<Self>> {
-        let [python_2, python_1, typescript_2, rmcp_3] = NAMES;
+        let [_, python_1, _, rmcp_3] = NAMES;
+        let [python_2, typescript_2] = Self::install_recorded(root)?;
         Ok(vec![
-            python(root, python_2, "mcp==2.3.0", "v2", MODERN)?,
+            python_2,
             python(root, python_1, "mcp==1.30.0", "v1", LEGACY)?,
-            typescript(root, typescript_2)?,
+            typescript_2,
             rmcp(root, rmcp_3)?,
+        ])
+    }
+
+    /// Installs the two peers that are recorded.
+    pub(crate) fn install_recorded(root: &Path) -> io::Result<[Self; 2]> {
+        Ok([
+            python(root, PYTHON, "mcp==2.3.0", "v2", MODERN)?,
+            typescript(root, TYPESCRIPT)?,
         ])
     }
 

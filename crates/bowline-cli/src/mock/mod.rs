@@ -13,6 +13,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::log::log_to_stderr;
 use crate::output::{visible, visible_line};
+use crate::show;
 use crate::values::parse_address;
 use faults::{FailureSpec, parse_drop_after, parse_latency};
 
@@ -104,11 +105,7 @@ impl MockOptions {
 ///
 /// If it is not a recording.
 pub(crate) fn open_recording(file: &Path) -> Result<Recording, Failure> {
-    let recording = Recording::open(file).map_err(|error| {
-        Failure::usage(format!("failed to open {}", file.display()))
-            .caused_by(error)
-            .advice("bowline tap --record FILE -- COMMAND records a server")
-    })?;
+    let recording = show::open(file)?;
     for problem in recording.problems.iter().take(MAX_PROBLEMS) {
         let text = format!("{}: {problem}", file.display());
         eprintln!("bowline: {}", visible(&text));

@@ -8,11 +8,11 @@ use bowline::http::server::{MethodCatalog, ParamHeaders};
 use bowline_core::json::{Object, pick};
 use bowline_types::{Implementation, Json, ServerCapabilities};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::MockInner;
 use super::play::sleep;
-use crate::conversation::{Conversation, Ending, Script};
+use crate::conversation::{Conversation, Ending, RequestKey, Script, Step};
 
 /// What the recorded server says about itself.
 pub(super) struct Introduction {
@@ -27,7 +27,7 @@ impl Introduction {
     pub(super) fn of(conversation: &Conversation, served: &Dialects) -> Self {
         let versions: Vec<&str> = served.iter().map(|dialect| dialect.version).collect();
         let recorded = conversation.introduction.clone();
-        let recorded = recorded.unwrap_or_else(|| guess(&conversation.scripts));
+        let recorded = recorded.unwrap_or_else(|| guess(conversation));
         let result = match (Object::read(&recorded), Json::encode(&versions)) {
             (Ok(mut members), Ok(versions)) => {
                 members.set("supportedVersions", versions);
@@ -70,7 +70,7 @@ impl Introduction {
 
 impl MockInner {
     pub(super) async fn introduce(&self, request: &Request, cx: &Context) -> Outcome {
-        let key = crate::conversation::RequestKey::new(&request.method, &Json::empty_object());
+        let key = RequestKey::new(&request.method, &Json::empty_object());
         let nth = self.count_use(&key, cx);
         sleep(self.faults.answer_delay(std::time::Duration::ZERO)).await;
         match self.faults.failure(key.method(), key.params(), nth) {
@@ -80,13 +80,14 @@ impl MockInner {
     }
 }
 
-/// Makes an introduction of what was requested, for a recording that begins after the client had connected.
-fn guess(scripts: &[Script]) -> Json {
+/// Makes an introduction of what was requested, for a recording that has none: it began after the client had connected,
+/// or the client is modern and did not ask.
+fn guess(conversation: &Conversation) -> Json {
     let has = |prefix: &str| {
-        let mut scripts = scripts.iter();
+        let mut scripts = conversation.scripts.iter();
         scripts.any(|script| script.method.starts_with(prefix))
     };
-    let mut capabilities = serde_json::Map::new();
+    let mut capabilities = json!({});
     for (name, prefix) in [
         ("tools", "tools/"),
         ("prompts", "prompts/"),
@@ -94,10 +95,44 @@ fn guess(scripts: &[Script]) -> Json {
         ("completions", "completion/"),
     ] {
         if has(prefix) {
-            capabilities.insert(name.to_owned(), json!({}));
+            capabilities[name] = json!({});
         }
     }
-    Json::from(json!({"capabilities": Value::Object(capabilities)}))
+    let has_logs = |step: &Step| matches!(step, Step::Notify { notification, .. } if notification.method == "notifications/message");
+    let mut steps = conversation.scripts.iter().flat_map(|script| &script.steps);
+    if steps.any(has_logs) {
+        capabilities["logging"] = json!({});
+    }
+    for group in &conversation.changes {
+        let filter = group.filter.clone().unwrap_or_default();
+        let is_sent = |method: &str| group.changes.iter().any(|change| change.method == method);
+        let is_declared = [
+            (
+                "tools",
+                filter.tools_list_changed,
+                "notifications/tools/list_changed",
+            ),
+            (
+                "prompts",
+                filter.prompts_list_changed,
+                "notifications/prompts/list_changed",
+            ),
+            (
+                "resources",
+                filter.resources_list_changed,
+                "notifications/resources/list_changed",
+            ),
+        ];
+        for (name, is_wanted, method) in is_declared {
+            if is_wanted == Some(true) || is_sent(method) {
+                capabilities[name]["listChanged"] = json!(true);
+            }
+        }
+        if filter.resource_subscriptions.is_some() || is_sent("notifications/resources/updated") {
+            capabilities["resources"]["subscribe"] = json!(true);
+        }
+    }
+    Json::from(json!({"capabilities": capabilities}))
 }
 
 /// The arguments of the recorded tools that clients mirror in `Mcp-Param-*` headers.

@@ -1,5 +1,7 @@
 //! Plays a recorded call to a client: notifications, questions, answer.
 
+use std::time::Duration;
+
 use bowline::Context;
 use bowline::exchange::{Notification, Outcome, Request, fit_question};
 use bowline_core::json::{Object, pick};
@@ -27,7 +29,7 @@ impl MockInner {
             None => {
                 let nth = self.count_use(&key, cx);
                 if let Some(error) = self.faults.failure(key.method(), key.params(), nth) {
-                    tokio::time::sleep(self.faults.answer_delay(Default::default())).await;
+                    tokio::time::sleep(self.faults.answer_delay(Duration::ZERO)).await;
                     return Err(error);
                 }
                 Position {
@@ -48,6 +50,7 @@ impl MockInner {
         cx: &Context,
     ) -> Outcome {
         let scripts = &self.conversation.scripts;
+        let mut has_notified = false;
         loop {
             let script = &scripts[position.script];
             match script.steps.get(position.step) {
@@ -57,11 +60,11 @@ impl MockInner {
                     notification,
                 }) => {
                     sleep(self.faults.delay(*after)).await;
-                    notify(notification, request, cx);
+                    has_notified |= notify(notification, request, cx);
                     position.step += 1;
                 }
                 Some(Step::Ask(ask)) if request.caller.dialect.is_modern() => {
-                    sleep(self.faults.answer_delay(ask.after)).await;
+                    sleep(self.answer_delay(ask.after, has_notified)).await;
                     return input_required(ask, position, request);
                 }
                 Some(Step::Ask(ask)) => {
@@ -73,11 +76,22 @@ impl MockInner {
         }
         match &scripts[position.script].ending {
             Ending::Answer { after, outcome } => {
-                sleep(self.faults.answer_delay(*after)).await;
+                sleep(self.answer_delay(*after, has_notified)).await;
                 self.tasks.fit(&scripts[position.script], outcome, request)
             }
             // The client cancels it, or gives up.
             Ending::Cancelled | Ending::Silence => std::future::pending().await,
+        }
+    }
+
+    /// Returns how long to wait before an answer. It does not follow a notification at once: some clients, such as the
+    /// TypeScript SDK 2.4.0, drop progress that they read together with the answer, which a real server rarely sends so
+    /// fast.
+    fn answer_delay(&self, recorded: Duration, has_notified: bool) -> Duration {
+        let delay = self.faults.answer_delay(recorded);
+        match has_notified {
+            true => delay.max(ANSWER_PAUSE),
+            false => delay,
         }
     }
 
@@ -179,19 +193,19 @@ fn input_required(ask: &Ask, position: Position, request: &Request) -> Outcome {
     Ok(result.to_json())
 }
 
-/// Sends a notification to the client, if it wants it.
-fn notify(notification: &Notification, request: &Request, cx: &Context) {
+/// Sends a notification to the client, if it wants it; returns whether it was sent.
+fn notify(notification: &Notification, request: &Request, cx: &Context) -> bool {
     let params = notification.params.as_ref();
     let notification = match &*notification.method {
         "notifications/progress" => {
             let (Some(token), Some(params)) = (&request.progress_token, params) else {
-                return;
+                return false;
             };
             let Ok(mut params) = Object::read(params) else {
-                return;
+                return false;
             };
             let Ok(token) = Json::encode(token) else {
-                return;
+                return false;
             };
             params.set("progressToken", token);
             Notification::new(notification.method.clone(), Some(params.to_json()))
@@ -200,13 +214,14 @@ fn notify(notification: &Notification, request: &Request, cx: &Context) {
             let least = cx.caller().least_log_level();
             let level = params.and_then(level_of);
             if least.is_none_or(|least| level.is_some_and(|level| level < least)) {
-                return;
+                return false;
             }
             notification.clone()
         }
         _ => notification.clone(),
     };
     cx.send(notification);
+    true
 }
 
 fn level_of(params: &Json) -> Option<LoggingLevel> {
@@ -218,12 +233,15 @@ fn level_of(params: &Json) -> Option<LoggingLevel> {
 }
 
 /// Waits. Without a delay it does not yield, so that a mock without faults needs no timer.
-pub(super) async fn sleep(delay: std::time::Duration) {
+pub(super) async fn sleep(delay: Duration) {
     if !delay.is_zero() {
         tokio::time::sleep(delay).await;
     }
 }
 
-pub(super) fn text(text: &str) -> Json {
+fn text(text: &str) -> Json {
     Json::from(serde_json::Value::from(text))
 }
+
+/// The least time between a notification and the answer after it.
+const ANSWER_PAUSE: Duration = Duration::from_millis(5);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline::client::Connection;
-use bowline::exchange::{Answer, CallOptions, Channel as _, InputKind, Outcome, Request};
+use bowline::exchange::{Answer, CallOptions, Channel as _, Exchange, InputKind, Outcome, Request};
 use bowline::{Error, Json, RpcError};
 use bowline_core::input::{ClientRounds, DEFAULT_MAX_ROUNDS, InputStep};
 use serde::Deserialize;
@@ -38,6 +38,13 @@ impl std::fmt::Debug for ConnectedReplay {
             .field("requests", &self.shared.conversation.scripts.len())
             .finish_non_exhaustive()
     }
+}
+
+/// A request that was sent.
+struct OpenedCall {
+    params: Json,
+    exchange: Exchange,
+    registered: RegisteredCall,
 }
 
 /// A moment of the recording at which a request begins or ends.
@@ -118,8 +125,10 @@ impl ConnectedReplay {
         for moment in moments(&self.shared.conversation.scripts) {
             let (index, must_wait) = match moment {
                 Moment::Start(index) => {
+                    // Opened here and not by the task, so that requests are sent in the order of the recording.
+                    let opened = self.shared.open(index);
                     let shared = self.shared.clone();
-                    let task = running.spawn(async move { shared.replay(index).await });
+                    let task = running.spawn(async move { shared.replay(index, opened).await });
                     let is_cancelled = self.shared.is_cancelled(index);
                     if is_cancelled {
                         cancels.insert(index, task);
@@ -187,63 +196,89 @@ impl Shared {
         }
     }
 
-    async fn replay(&self, index: usize) -> ReplayedRequest {
-        let outcome = self.replay_script(index).await;
-        self.request(index, outcome)
-    }
-
-    async fn replay_script(&self, index: usize) -> ReplayOutcome {
+    /// Sends the first request of a script, or returns why it is not sent.
+    fn open(&self, index: usize) -> Result<OpenedCall, ReplayOutcome> {
         let script = &self.conversation.scripts[index];
         let dialect = self.connection.dialect();
-        let skipped = |why: String| ReplayOutcome::Skipped { why };
+        let skipped = |why: String| Err(ReplayOutcome::Skipped { why });
         if dialect.lacks_request(&script.method) {
             return skipped(format!("{} has no such method", dialect.version));
         }
-        let recorded = match &script.ending {
-            Ending::Answer { outcome, .. } => Some(outcome),
-            Ending::Cancelled => None,
-            Ending::Silence => return skipped("the recording has no answer".to_owned()),
-        };
+        if matches!(script.ending, Ending::Silence) {
+            return skipped("the recording has no answer".to_owned());
+        }
         let params = self.substitutions.apply(&script.params);
-        let call = self.call(index, params);
+        let request = self.new_request(&script.method, params.clone());
+        let (exchange, registered) = self.host.register(index, script, || {
+            let exchange = self.connection.open(request, self.options());
+            let id = exchange.request_id().cloned();
+            (exchange, id)
+        });
+        Ok(OpenedCall {
+            params,
+            exchange,
+            registered,
+        })
+    }
+
+    async fn replay(
+        &self,
+        index: usize,
+        opened: Result<OpenedCall, ReplayOutcome>,
+    ) -> ReplayedRequest {
+        let outcome = match opened {
+            Ok(opened) => self.finish(index, opened).await,
+            Err(outcome) => outcome,
+        };
+        self.request(index, outcome)
+    }
+
+    /// Waits for the answer to a request, and compares it.
+    async fn finish(&self, index: usize, opened: OpenedCall) -> ReplayOutcome {
+        let script = &self.conversation.scripts[index];
+        let call = self.answer(&script.method, opened);
         let answered = match tokio::time::timeout(self.settings.timeout, call).await {
             Ok(answered) => answered,
             Err(_) => Err(Error::Timeout {
                 after: self.settings.timeout,
             }),
         };
-        let failed = |error: &Error| ReplayOutcome::Failed {
-            why: describe(error),
-        };
         let (outcome, registered) = match answered {
             Ok(answered) => answered,
-            Err(error) => return failed(&error),
+            Err(error) => {
+                return ReplayOutcome::Failed {
+                    why: describe(&error),
+                };
+            }
         };
         let (asked, unasked) = registered.finish();
-        let Some(recorded) = recorded else {
-            return skipped("the server answered before the request was cancelled".to_owned());
+        let Ending::Answer {
+            outcome: recorded, ..
+        } = &script.ending
+        else {
+            let why = "the server answered before the request was cancelled".to_owned();
+            return ReplayOutcome::Skipped { why };
         };
-        let (recorded, actual) = (outcome_value(recorded), outcome_value(&outcome));
+        let value = |outcome| outcome_value(&script.method, outcome);
+        let (recorded, actual) = (value(recorded), value(&outcome));
         self.substitutions
             .learn(&recorded["result"], &actual["result"]);
         compare(&self.settings.ignore, &recorded, &actual, &asked, unasked)
     }
 
-    /// Sends a request, with all rounds.
-    async fn call(
+    /// Waits for the answer to a request, over all rounds.
+    async fn answer(
         &self,
-        index: usize,
-        mut params: Json,
+        method: &str,
+        opened: OpenedCall,
     ) -> bowline::Result<(Outcome, RegisteredCall)> {
-        let script = &self.conversation.scripts[index];
-        let first = self.new_request(&script.method, params.clone());
-        let (mut exchange, registered) = self.host.register(index, script, || {
-            let exchange = self.connection.open(first, self.options());
-            let id = exchange.request_id().cloned();
-            (exchange, id)
-        });
-        let rounds = ClientRounds::new(script.method.clone(), Some(params), DEFAULT_MAX_ROUNDS);
-        let mut rounds = rounds.map_err(|error| misuse(&error))?;
+        let OpenedCall {
+            params,
+            mut exchange,
+            registered,
+        } = opened;
+        let rounds = ClientRounds::new(method.to_owned(), Some(params), DEFAULT_MAX_ROUNDS);
+        let mut rounds = rounds.map_err(|error| violation(&error))?;
         loop {
             let result = match exchange.answer().await {
                 Ok(Answer::InputRequired(result)) => result,
@@ -253,22 +288,21 @@ impl Shared {
                 Err(Error::Rpc(error)) => return Ok((Err(error), registered)),
                 Err(error) => return Err(error),
             };
-            match rounds.next(&result).map_err(|error| misuse(&error))? {
+            match rounds.next(&result).map_err(|error| violation(&error))? {
                 InputStep::Ask(questions) => {
                     for (key, question) in questions {
                         let kind = question.kind;
                         let answer = registered.answer(&key, question);
                         let answer = answer.or_else(|error| refusal(kind, error));
                         let answer = answer.map_err(Error::Rpc)?;
-                        rounds
-                            .answer(&key, answer)
-                            .map_err(|error| misuse(&error))?;
+                        let answered = rounds.answer(&key, answer);
+                        answered.map_err(|error| violation(&error))?;
                     }
                 }
                 InputStep::Retry => tokio::time::sleep(RETRY_PAUSE).await,
             }
-            params = rounds.retry_params().map_err(|error| misuse(&error))?;
-            let retry = self.new_request(&script.method, params);
+            let params = rounds.retry_params().map_err(|error| violation(&error))?;
+            let retry = self.new_request(method, params);
             exchange = self.connection.open(retry, self.options());
         }
     }
@@ -282,9 +316,9 @@ impl Shared {
             .await?
         {
             Answer::Complete(result) => Ok(result),
-            Answer::InputRequired(_) | Answer::Extension { .. } => {
-                Err(misuse(&format!("expected a complete result of `{method}`")))
-            }
+            Answer::InputRequired(_) | Answer::Extension { .. } => Err(violation(&format!(
+                "expected a complete result of `{method}`"
+            ))),
         }
     }
 
@@ -321,7 +355,7 @@ fn refusal(kind: InputKind, error: RpcError) -> Outcome {
     }
 }
 
-fn misuse(error: &dyn std::fmt::Display) -> Error {
+fn violation(error: &dyn std::fmt::Display) -> Error {
     Error::Protocol {
         what: error.to_string(),
         source: None,

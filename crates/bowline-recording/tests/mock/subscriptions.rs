@@ -10,7 +10,11 @@ const URI: &str = "fixture://counter";
 
 /// A client that subscribes to a resource, and a tool that changes it and another one.
 fn recorded(era: Era) -> Recorded {
-    let mut recorded = Recorded::new(era);
+    changes(Recorded::new(era))
+}
+
+fn changes(mut recorded: Recorded) -> Recorded {
+    let era = recorded.era;
     let notified =
         |recorded: &mut Recorded, id: i64, method: &str, mut params: serde_json::Value| {
             if era == Era::Modern {
@@ -73,6 +77,25 @@ async fn a_subscriber_gets_the_recorded_changes_that_it_wants() {
         assert_eq!(
             client.call_tool("touch", ()).await.unwrap().text(),
             "touched"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_recording_without_a_handshake_has_subscriptions_too() {
+    for (recorded_era, era) in PAIRS {
+        let mock = changes(Recorded::without_handshake(recorded_era)).mock();
+        let (near, far) = bowline::wire::memory();
+        tokio::spawn(mock.wire().serve(far));
+        let client = bowline::Client::from_wire(near).protocol_version(era.version());
+        let client = client.await.unwrap();
+
+        let mut updates = client.subscribe(filter(&[URI])).await.unwrap();
+
+        let update = updates.next().await.unwrap();
+        assert!(
+            matches!(update, Some(Change::Resource(uri)) if uri == URI),
+            "{recorded_era:?} {era:?}"
         );
     }
 }
