@@ -48,7 +48,9 @@ fn collect(folder: &Path, prefix: &str, files: &mut Vec<File>) -> io::Result<()>
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if SKIPPED.contains(&name.as_str()) {
+        // A module may have the name of the folder for build output.
+        let is_module = prefix.ends_with("src/") && name == "target";
+        if SKIPPED.contains(&name.as_str()) && !is_module {
             continue;
         }
         let path = format!("{prefix}{name}");
@@ -92,7 +94,7 @@ pub(crate) mod tests {
         assert!(
             tree.files()
                 .iter()
-                .all(|file| !file.path.contains("target/"))
+                .all(|file| !file.path.contains("target/debug/"))
         );
     }
 }

@@ -203,7 +203,7 @@ pub(crate) fn coerce(schema: Schema<'_>, text: &str) -> Result<Value, String> {
         };
         let written = |value: &OrderedJson| match value {
             OrderedJson::Text(value) => value == text,
-            value => value.to_value().to_string() == text,
+            value => serde_json::from_str::<Value>(text).is_ok_and(|it| it == value.to_value()),
         };
         let found = values.iter().find(|value| written(value));
         return found

@@ -47,11 +47,8 @@ impl Failure {
     }
 
     /// A failure that is this error.
-    pub(crate) fn from_box(error: Box<dyn StdError + Send + Sync>) -> Self {
-        Self {
-            source: None,
-            ..Self::other(chain(&*error))
-        }
+    pub(crate) fn of(error: &(dyn StdError + 'static)) -> Self {
+        Self::other(chain(error))
     }
 
     /// Sets the cause, which is printed after the message.
@@ -85,6 +82,14 @@ impl Failure {
 
     pub(crate) fn exit(&self) -> Exit {
         self.exit
+    }
+
+    /// Returns the message with its causes and the advice, on one line.
+    pub(crate) fn with_advice(&self) -> String {
+        match &self.advice {
+            Some(advice) => format!("{self}; try: {advice}"),
+            None => self.to_string(),
+        }
     }
 
     /// Prints the message with its causes, and what to do next, to stderr.

@@ -146,7 +146,7 @@ fn dispatch(command: CliCommand) -> Result<Exit, Failure> {
         }),
         CliCommand::Bridge(plan) => block_on(async move {
             let served = bridge::run(*plan).await;
-            served.map_err(Failure::from_box)?;
+            served.map_err(|error| Failure::of(&*error))?;
             Ok(Exit::Success)
         }),
     }

@@ -12,8 +12,8 @@ pub(crate) enum OrderedJson {
     Bool(bool),
     Number(Number),
     Text(String),
-    List(Vec<OrderedJson>),
-    Object(Vec<(String, OrderedJson)>),
+    List(Vec<Self>),
+    Object(Vec<(String, Self)>),
 }
 
 impl OrderedJson {

@@ -283,8 +283,8 @@ mod tests {
         assert_eq!(wrap("abcdefghij klm", 4), ["abcd", "efgh", "ij", "klm"]);
         assert_eq!(wrap("a\n\nb", 80), ["a", "", "b"]);
         assert_eq!(
-            wrap_hanging("one two three", 8),
-            ["one two", "    thre", "    e"]
+            wrap_hanging("one two abcdef", 8),
+            ["one two", "    abcd", "    ef"]
         );
         assert_eq!(wrap("漢字漢字", 5), ["漢字", "漢字"]);
         for width in 1..30 {

@@ -83,7 +83,7 @@ pub(crate) async fn run(options: WatchOptions) -> Result<Exit, Failure> {
                 biased; // changes are fewer than log messages
                 change = changes.next() => match change? {
                     Some(change) => watcher.show(change).await?,
-                    None => return Ok(()),
+                    None => return Ok::<_, Failure>(()),
                 },
                 Some(message) = logged.recv() => {
                     let mut event = serde_json::to_value(&message).unwrap_or_default();
@@ -95,12 +95,11 @@ pub(crate) async fn run(options: WatchOptions) -> Result<Exit, Failure> {
     };
     tokio::select! {
         biased; // an error counts
-        ended = watching => ended.map(|()| Exit::Success),
-        () = interrupted() => {
-            finish(client.clone()).await;
-            Ok(Exit::Success)
-        }
+        ended = watching => ended?,
+        () = interrupted() => {}
     }
+    finish(client).await;
+    Ok(Exit::Success)
 }
 
 /// What is watched, and what is known of it.

@@ -7,7 +7,7 @@ use bowline::Error;
 use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 
-use super::Session;
+use super::ToolCommand;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::interrupt::interrupted;
@@ -25,7 +25,7 @@ struct Counts {
 
 /// Calls the tool `repeat` times, `concurrency` at a time, and prints percentiles. Ctrl-C ends it early.
 pub(super) async fn run(
-    session: &Session<'_>,
+    command: &ToolCommand<'_>,
     arguments: &Map<String, Value>,
     repeat: NonZeroUsize,
     concurrency: NonZeroUsize,
@@ -34,13 +34,13 @@ pub(super) async fn run(
     let began = Instant::now();
     let ended = tokio::select! {
         biased; // all results count
-        () = call_all(session, arguments, repeat.get(), concurrency.get(), &mut counts) => None,
-        failure = session.questions.unanswered() => return Err(failure),
+        () = call_all(command, arguments, repeat.get(), concurrency.get(), &mut counts) => None,
+        failure = command.questions.unanswered() => return Err(failure),
         () = interrupted() => Some(Exit::Interrupted),
     };
     let took = began.elapsed();
-    print(&counts, took, session)?;
-    finish(session.client.clone()).await;
+    print(&counts, took, command)?;
+    finish(command.client.clone()).await;
     let exit = match counts.first_failure {
         Some(error) => Failure::from(error).exit(),
         None if counts.tool_errors > 0 => Exit::Tool,
@@ -50,7 +50,7 @@ pub(super) async fn run(
 }
 
 async fn call_all(
-    session: &Session<'_>,
+    command: &ToolCommand<'_>,
     arguments: &Map<String, Value>,
     repeat: usize,
     concurrency: usize,
@@ -61,7 +61,7 @@ async fn call_all(
     let mut started = 0;
     loop {
         while started < repeat && running.len() < concurrency {
-            let call = session.request(arguments).start();
+            let call = command.request(arguments).start();
             started += 1;
             running.spawn(async move {
                 let began = Instant::now();
@@ -86,8 +86,8 @@ async fn call_all(
     }
 }
 
-fn print(counts: &Counts, took: Duration, session: &Session<'_>) -> Result<(), Failure> {
-    let output = session.output;
+fn print(counts: &Counts, took: Duration, command: &ToolCommand<'_>) -> Result<(), Failure> {
+    let output = command.output;
     let latencies = Latencies::new(counts.times.clone());
     let per_second = latencies.count() as f64 / took.as_secs_f64().max(f64::MIN_POSITIVE);
     if output.is_json() {

@@ -52,7 +52,7 @@ pub(crate) struct CallOptions {
     /// All arguments as a JSON object; @FILE reads a file, and - reads stdin.
     #[arg(long, value_name = "JSON")]
     args: Option<String>,
-    /// How long the call may take, for example 30s.
+    /// How long the call may take, for example 30s [default: an hour without progress].
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     timeout: Option<Duration>,
     /// Show log messages of the server of at least this level: debug, info, warning, error or none.
@@ -113,7 +113,7 @@ pub(crate) async fn run(options: CallOptions) -> Result<Exit, Failure> {
     let given = Given::read(options.args.as_deref(), words.iter().map(String::as_str))?;
     let questions = options.questions.questions(&status, output)?;
     let client = connect(&target, &options, &questions, &status).await?;
-    let session = Session {
+    let command = ToolCommand {
         client,
         tool: tool.to_owned(),
         options: &options,
@@ -121,7 +121,7 @@ pub(crate) async fn run(options: CallOptions) -> Result<Exit, Failure> {
         status,
         output,
     };
-    session.run(given).await
+    command.run(given).await
 }
 
 /// The arguments of the command line.
@@ -235,7 +235,7 @@ pub(crate) fn log_text(message: &LoggingMessageNotificationParams) -> String {
 }
 
 /// A connected command.
-struct Session<'a> {
+struct ToolCommand<'a> {
     client: Client,
     tool: String,
     options: &'a CallOptions,
@@ -244,7 +244,7 @@ struct Session<'a> {
     output: Output,
 }
 
-impl Session<'_> {
+impl ToolCommand<'_> {
     async fn run(self, given: Given) -> Result<Exit, Failure> {
         let arguments = tokio::select! {
             biased; // arguments that are complete count
@@ -301,7 +301,8 @@ impl Session<'_> {
         let request = self.client.call_tool(&self.tool, arguments);
         match self.options.timeout {
             Some(timeout) => request.timeout(timeout).idle_timeout(timeout),
-            None => request,
+            // A person can press Ctrl-C, and a script can set a timeout.
+            None => request.idle_timeout(DEFAULT_IDLE_TIMEOUT),
         }
     }
 
@@ -320,9 +321,12 @@ impl Session<'_> {
         self.status.clear();
         match ended {
             Ok(reply) => {
-                let exit = self.print(&reply?)?;
+                let printed = reply
+                    .map_err(Failure::from)
+                    .and_then(|reply| self.print(&reply));
+                // Also after a timeout, whose cancellation must be sent.
                 finish(self.client).await;
-                Ok(exit)
+                printed
             }
             Err(failure) if failure.exit() == Exit::Interrupted => {
                 let report = cancel::cancel(call, self.client, began.elapsed()).await;
@@ -373,4 +377,5 @@ impl Session<'_> {
     }
 }
 
+const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 const MAX_INPUT_BYTES: u64 = 64 * 1024 * 1024;

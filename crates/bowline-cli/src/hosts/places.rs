@@ -193,154 +193,84 @@ const PROJECT_FILES: &[(HostKind, &str, Keys)] = &[
     (HostKind::Plain, "mcp.json", MCP_SERVERS),
 ];
 
-fn user_places(machine: &Machine) -> Vec<(HostKind, PathBuf, Keys)> {
-    let is_windows = machine.platform == Platform::Windows;
-    let home = |path: &str| machine.home_path(path);
-    let below = |folder: Option<PathBuf>, path: &str| folder.map(|folder| folder.join(path));
-    let config = |path: &str| below(machine.config(), path);
-    // Where programs that come from Linux keep their settings on every platform.
-    let xdg = |path: &str| below(machine.xdg_config(), path);
-    let set_or_home = |variable: &str, folder: &str, path: &str| {
-        below(
-            machine.path_variable(variable).or_else(|| home(folder)),
-            path,
-        )
-    };
-    let claude_code = below(
-        machine
-            .path_variable("CLAUDE_CONFIG_DIR")
-            .or_else(|| machine.home.clone()),
-        ".claude.json",
-    );
-    let mut places = vec![
-        (
-            HostKind::ClaudeDesktop,
-            config("Claude/claude_desktop_config.json"),
-            MCP_SERVERS,
-        ),
-        (
-            HostKind::ClaudeDesktop,
-            config("claude/claude_desktop_config.json"),
-            MCP_SERVERS,
-        ),
-        (HostKind::ClaudeCode, claude_code, MCP_SERVERS),
-        (HostKind::Cursor, home(".cursor/mcp.json"), MCP_SERVERS),
-        (HostKind::VsCode, config("Code/User/mcp.json"), SERVERS),
-        (
-            HostKind::VsCode,
-            config("Code/User/settings.json"),
-            MCP_DOT_SERVERS,
-        ),
-        (
-            HostKind::VsCodeInsiders,
-            config("Code - Insiders/User/mcp.json"),
-            SERVERS,
-        ),
-        (
-            HostKind::Windsurf,
-            home(".codeium/windsurf/mcp_config.json"),
-            MCP_SERVERS,
-        ),
-        (
-            HostKind::Windsurf,
-            home(".codeium/windsurf-next/mcp_config.json"),
-            MCP_SERVERS,
-        ),
-        (
-            HostKind::Windsurf,
-            home(".codeium/mcp_config.json"),
-            MCP_SERVERS,
-        ),
-        (HostKind::Zed, xdg("zed/settings.json"), CONTEXT_SERVERS),
-        (HostKind::Zed, config("Zed/settings.json"), CONTEXT_SERVERS),
-        (
-            HostKind::Codex,
-            set_or_home("CODEX_HOME", ".codex", "config.toml"),
-            CODEX_SERVERS,
-        ),
-        (
-            HostKind::GeminiCli,
-            home(".gemini/settings.json"),
-            MCP_SERVERS,
-        ),
-        (
-            HostKind::Antigravity,
-            home(".gemini/antigravity/mcp_config.json"),
-            MCP_SERVERS,
-        ),
-        (HostKind::Opencode, xdg("opencode/opencode.json"), MCP),
-        (HostKind::Opencode, xdg("opencode/opencode.jsonc"), MCP),
-        (HostKind::Goose, xdg("goose/config.yaml"), EXTENSIONS),
-        (
-            HostKind::CopilotCli,
-            set_or_home("COPILOT_HOME", ".copilot", "mcp-config.json"),
-            MCP_SERVERS,
-        ),
-        (
-            HostKind::Cline,
-            config(&extension(
-                "saoudrizwan.claude-dev",
-                "cline_mcp_settings.json",
-            )),
-            MCP_SERVERS,
-        ),
-        (
-            HostKind::ClineCli,
-            set_or_home(
-                "CLINE_DIR",
-                ".cline",
-                "data/settings/cline_mcp_settings.json",
-            ),
-            MCP_SERVERS,
-        ),
-        (
-            HostKind::Roo,
-            config(&extension(
-                "rooveterinaryinc.roo-cline",
-                "mcp_settings.json",
-            )),
-            MCP_SERVERS,
-        ),
-        (
-            HostKind::Continue,
-            home(".continue/config.yaml"),
-            MCP_SERVERS,
-        ),
-        (HostKind::LmStudio, home(".lmstudio/mcp.json"), MCP_SERVERS),
-        (
-            HostKind::LmStudio,
-            home(".cache/lm-studio/mcp.json"),
-            MCP_SERVERS,
-        ),
-        (HostKind::Kiro, home(".kiro/settings/mcp.json"), MCP_SERVERS),
-        (HostKind::Crush, xdg("crush/crush.json"), MCP),
-        (
-            HostKind::Mcporter,
-            home(".mcporter/mcporter.json"),
-            MCP_SERVERS,
-        ),
-        (
-            HostKind::Mcporter,
-            home(".mcporter/mcporter.jsonc"),
-            MCP_SERVERS,
-        ),
-    ];
-    if is_windows {
-        let local = |path: &str| below(machine.local_app_data(), path);
-        places.push((
-            HostKind::Goose,
-            config("Block/goose/config/config.yaml"),
-            EXTENSIONS,
-        ));
-        places.push((HostKind::Crush, local("crush/crush.json"), MCP));
-    }
-    let known = places.into_iter();
-    known
-        .filter_map(|(host, path, keys)| Some((host, path?, keys)))
-        .collect()
+/// The folder that a file of the user is in.
+#[derive(Clone, Copy)]
+enum Base {
+    Home,
+    /// The folder for settings by the rules of the platform.
+    Config,
+    /// The folder for settings by the rules of Linux, which some programs follow everywhere.
+    Xdg,
+    /// The folder in a variable, or else this folder in the home directory.
+    Variable(&'static str, &'static str),
+    /// The same folder as `Config`, on Windows only.
+    WindowsConfig,
+    /// The folder for settings that stay on the machine, on Windows only.
+    WindowsLocal,
 }
 
-/// Returns the path of the settings of an extension of VS Code.
-fn extension(id: &str, file: &str) -> String {
-    format!("Code/User/globalStorage/{id}/settings/{file}")
+impl Base {
+    fn path(self, machine: &Machine) -> Option<PathBuf> {
+        let is_windows = machine.platform == Platform::Windows;
+        match self {
+            Self::Home => machine.home.clone(),
+            Self::Config => machine.config(),
+            Self::Xdg => machine.xdg_config(),
+            Self::Variable(name, folder) => {
+                let set = machine.path_variable(name);
+                set.or_else(|| machine.home_path(folder))
+            }
+            Self::WindowsConfig => machine.config().filter(|_| is_windows),
+            Self::WindowsLocal => machine.local_app_data().filter(|_| is_windows),
+        }
+    }
+}
+
+const CLINE: &str =
+    "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json";
+const ROO: &str = "Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json";
+
+#[rustfmt::skip] // a table
+const USER_FILES: &[(HostKind, Base, &str, Keys)] = &[
+    // Sources disagree on the case on Linux.
+    (HostKind::ClaudeDesktop, Base::Config, "Claude/claude_desktop_config.json", MCP_SERVERS),
+    (HostKind::ClaudeDesktop, Base::Config, "claude/claude_desktop_config.json", MCP_SERVERS),
+    (HostKind::ClaudeCode, Base::Variable("CLAUDE_CONFIG_DIR", ""), ".claude.json", MCP_SERVERS),
+    (HostKind::Cursor, Base::Home, ".cursor/mcp.json", MCP_SERVERS),
+    (HostKind::VsCode, Base::Config, "Code/User/mcp.json", SERVERS),
+    (HostKind::VsCode, Base::Config, "Code/User/settings.json", MCP_DOT_SERVERS),
+    (HostKind::VsCodeInsiders, Base::Config, "Code - Insiders/User/mcp.json", SERVERS),
+    (HostKind::Windsurf, Base::Home, ".codeium/windsurf/mcp_config.json", MCP_SERVERS),
+    (HostKind::Windsurf, Base::Home, ".codeium/windsurf-next/mcp_config.json", MCP_SERVERS),
+    (HostKind::Windsurf, Base::Home, ".codeium/mcp_config.json", MCP_SERVERS),
+    // Sources disagree on macOS and Windows.
+    (HostKind::Zed, Base::Xdg, "zed/settings.json", CONTEXT_SERVERS),
+    (HostKind::Zed, Base::Config, "Zed/settings.json", CONTEXT_SERVERS),
+    (HostKind::Codex, Base::Variable("CODEX_HOME", ".codex"), "config.toml", CODEX_SERVERS),
+    (HostKind::GeminiCli, Base::Home, ".gemini/settings.json", MCP_SERVERS),
+    (HostKind::Antigravity, Base::Home, ".gemini/antigravity/mcp_config.json", MCP_SERVERS),
+    (HostKind::Opencode, Base::Xdg, "opencode/opencode.json", MCP),
+    (HostKind::Opencode, Base::Xdg, "opencode/opencode.jsonc", MCP),
+    (HostKind::Goose, Base::Xdg, "goose/config.yaml", EXTENSIONS),
+    (HostKind::Goose, Base::WindowsConfig, "Block/goose/config/config.yaml", EXTENSIONS),
+    (HostKind::CopilotCli, Base::Variable("COPILOT_HOME", ".copilot"), "mcp-config.json", MCP_SERVERS),
+    (HostKind::Cline, Base::Config, CLINE, MCP_SERVERS),
+    (HostKind::ClineCli, Base::Variable("CLINE_DIR", ".cline"), "data/settings/cline_mcp_settings.json", MCP_SERVERS),
+    (HostKind::Roo, Base::Config, ROO, MCP_SERVERS),
+    (HostKind::Continue, Base::Home, ".continue/config.yaml", MCP_SERVERS),
+    (HostKind::LmStudio, Base::Home, ".lmstudio/mcp.json", MCP_SERVERS),
+    (HostKind::LmStudio, Base::Home, ".cache/lm-studio/mcp.json", MCP_SERVERS),
+    (HostKind::Kiro, Base::Home, ".kiro/settings/mcp.json", MCP_SERVERS),
+    (HostKind::Crush, Base::Xdg, "crush/crush.json", MCP),
+    (HostKind::Crush, Base::WindowsLocal, "crush/crush.json", MCP),
+    (HostKind::Mcporter, Base::Home, ".mcporter/mcporter.json", MCP_SERVERS),
+    (HostKind::Mcporter, Base::Home, ".mcporter/mcporter.jsonc", MCP_SERVERS),
+];
+
+fn user_places(machine: &Machine) -> Vec<(HostKind, PathBuf, Keys)> {
+    let places = USER_FILES.iter().filter_map(|(host, base, path, keys)| {
+        let folder = base.path(machine)?;
+        Some((*host, folder.join(path), *keys))
+    });
+    places.collect()
 }

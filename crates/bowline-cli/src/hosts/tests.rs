@@ -176,9 +176,9 @@ const HOST_FILES: &[HostFile] = &[
 
 fn machine(platform: Platform) -> Machine {
     let home = match platform {
-        Platform::Windows => "C:/Users/ada",
-        Platform::MacOs => "/Users/ada",
-        Platform::Linux => "/home/ada",
+        Platform::Windows => "C:/people/ada",
+        Platform::MacOs => "/mac/ada",
+        Platform::Linux => "/linux/ada",
     };
     Machine {
         platform,
@@ -342,8 +342,8 @@ fn project_files_are_found_above_the_current_directory_up_to_the_repository() {
 #[test]
 fn servers_of_claude_code_belong_to_their_project() {
     for (platform, key) in [
-        (Platform::Linux, "/home/ada/work/project"),
-        (Platform::Windows, "c:/users/ada/work/project"),
+        (Platform::Linux, "/linux/ada/work/project"),
+        (Platform::Windows, "c:/PEOPLE/ada/work/project"),
     ] {
         let machine = machine(platform);
         let mut files = Fixture::default();
@@ -469,7 +469,7 @@ fn values_that_only_the_host_can_find_out_are_refused() {
         panic!("this host replaces no variables");
     };
     assert_eq!(literal.args, ["${UNSET}"]);
-    assert_eq!(literal.program, "/home/ada/x");
+    assert_eq!(literal.program, "/linux/ada/x");
 }
 
 #[test]

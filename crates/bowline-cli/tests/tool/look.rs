@@ -190,7 +190,7 @@ async fn resources_and_prompts_are_printed() {
 }
 
 #[tokio::test]
-async fn forms_are_answered_by_options_and_never_wait_for_nobody() {
+async fn forms_are_answered_by_options_and_never_wait_in_vain() {
     everywhere(&["call", "ask", "--answer", "name=Ada"], |at, ended| {
         assert_eq!(
             (ended.code, ended.stdout.as_str()),
