@@ -233,7 +233,8 @@ fn paragraph(output: Output, label: &str, text: &str) -> Vec<String> {
     lines.into_iter().enumerate().map(with_indent).collect()
 }
 
-const LABEL_WIDTH: usize = 10;
+/// The longest label is `configured`.
+const LABEL_WIDTH: usize = 11;
 
 #[cfg(test)]
 mod tests {

@@ -285,9 +285,10 @@ fn a_program_that_ends_shows_what_it_printed() {
 
 #[test]
 fn a_port_where_nothing_listens() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    drop(listener);
+    // Bound, so that no other program gets the port, and not listening.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let url = format!("http://{}/mcp", socket.local_addr().unwrap());
 
     assert_faults(&doctor(&[&url]), &["connection-failed"]);
 }

@@ -391,6 +391,28 @@ mod tests {
     }
 
     #[test]
+    fn damaged_files_are_errors_or_stay_as_they_are_elsewhere() {
+        let toml = "[mcp_servers.files]\ncommand = \"a\"\nargs = [\"b\"]\n[mcp_servers.other]\nx = { y = 1 }\n";
+        for (text, format) in [(JSON, FileFormat::Json), (toml, FileFormat::Toml)] {
+            for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
+                let damaged = &text[..end];
+                let Ok((path, _)) = find_entry(damaged, format, None, "files") else {
+                    continue;
+                };
+                let edits = [
+                    Edit::Set("command", json!("c")),
+                    Edit::PrependArgs(vec!["-y".into()]),
+                ];
+                let changed = apply(damaged, format, &path, &edits).unwrap();
+                assert!(
+                    find_entry(&changed, format, None, "files").is_ok(),
+                    "{changed}"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn the_entry_of_a_project_is_found() {
         let text = r#"{"mcpServers": {}, "projects": {"C:/p": {"mcpServers": {"files": {"command": "a"}}}}}"#;
 

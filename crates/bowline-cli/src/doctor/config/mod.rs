@@ -21,7 +21,7 @@ use super::programs;
 use super::report::Finding;
 use crate::failure::Failure;
 use crate::hosts::{ConfiguredServer, FileFormat};
-use crate::output::{Output, Style, visible_line};
+use crate::output::{Output, Style, visible, visible_line, wrap};
 use edit::{EntryPath, apply, find_entry};
 use rules::{Problem, Surroundings, problems};
 
@@ -183,7 +183,9 @@ impl Fix {
                 Some('+') => Style::Green,
                 _ => Style::Dim,
             };
-            output.line(output.style(style, visible_line(line)))?;
+            for part in wrap(&visible(line), output.width) {
+                output.line(output.style(style, part))?;
+            }
         }
         Ok(())
     }
