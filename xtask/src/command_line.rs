@@ -195,6 +195,7 @@ Usage: cargo xtask <command>
   counts [--bless]                   the instructions per message, compared with bench/counts.txt (valgrind)
   hunt [--from SEED] [--seeds N]     seeded schedules of the race hunter
        [--scenes A,B] [--max-broken N]   of these scenes only; continue after a seed that violates an invariant
+       [--bridge]                    with a bridge between clients and server
   crash [--rounds N] [--tasks N]     two servers with tasks in one database, killed at random moments
         [--lease-ms N]
   interop                            other SDKs, as servers and as clients (npm and Python)

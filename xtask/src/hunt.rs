@@ -6,8 +6,12 @@ use crate::process;
 
 /// Runs the selected schedules on every core, in optimized code; returns whether all invariants held.
 pub(crate) fn run(root: &Path, options: &HuntOptions) -> bool {
+    let package = match options.world {
+        World::Direct => "bowline",
+        World::Bridged => "bowline-bridge",
+    };
     let mut hunt = process::cargo(root);
-    hunt.args(["test", "--profile", "hunt", "--package", "bowline"])
+    hunt.args(["test", "--profile", "hunt", "--package", package])
         .args(["--test", "hunter", "--"])
         .args([TEST, "--exact", "--nocapture"])
         .env("BOWLINE_HUNT_FROM", options.from.to_string())
@@ -31,6 +35,14 @@ pub(crate) struct HuntOptions {
     max_broken: u64,
     /// The scenes to run, separated by commas; all if `None`.
     scenes: Option<String>,
+    world: World,
+}
+
+/// What is between clients and server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum World {
+    Direct,
+    Bridged,
 }
 
 impl HuntOptions {
@@ -40,7 +52,12 @@ impl HuntOptions {
             seeds: DEFAULT_SEEDS,
             max_broken: 1,
             scenes: None,
+            world: match words.iter().any(|word| word == BRIDGE) {
+                true => World::Bridged,
+                false => World::Direct,
+            },
         };
+        let words: Vec<&String> = words.iter().filter(|word| *word != BRIDGE).collect();
         for pair in words.chunks(2) {
             let [flag, value] = pair else {
                 return Err(format!("`{}` needs a value", pair[0]));
@@ -50,7 +67,7 @@ impl HuntOptions {
                 "--seeds" => &mut options.seeds,
                 "--max-broken" => &mut options.max_broken,
                 "--scenes" => {
-                    options.scenes = Some(value.clone());
+                    options.scenes = Some((*value).clone());
                     continue;
                 }
                 _ => return Err(format!("unknown option `{flag}` of `hunt`")),
@@ -63,6 +80,7 @@ impl HuntOptions {
     }
 }
 
+const BRIDGE: &str = "--bridge";
 const TEST: &str = "the_invariants_hold_for_the_selected_seeds";
 /// Above the seeds that the tests run.
 const DEFAULT_FROM: u64 = 10_000_000;
@@ -84,6 +102,7 @@ mod tests {
             seeds: 1,
             max_broken: 1,
             scenes: None,
+            world: World::Direct,
         };
 
         assert_eq!(parse("--from 104261 --seeds 1"), Ok(again));
@@ -98,6 +117,13 @@ mod tests {
     }
 
     #[test]
+    fn a_bridge_can_be_put_between() {
+        let options = parse("--from 7 --bridge --seeds 1").unwrap();
+
+        assert_eq!((options.world, options.from), (World::Bridged, 7));
+    }
+
+    #[test]
     fn an_unknown_option_or_value_is_named() {
         assert!(parse("--forever 1").unwrap_err().contains("`--forever`"));
         assert!(parse("--seeds many").unwrap_err().contains("`many`"));
@@ -107,10 +133,12 @@ mod tests {
     #[test]
     fn the_test_exists() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let hunter = root.join("crates/bowline/tests/hunter/main.rs");
+        for package in ["bowline", "bowline-bridge"] {
+            let hunter = root.join(format!("crates/{package}/tests/hunter/main.rs"));
 
-        let text = std::fs::read_to_string(hunter).unwrap();
+            let text = std::fs::read_to_string(hunter).unwrap();
 
-        assert!(text.contains(&format!("fn {TEST}()")));
+            assert!(text.contains(&format!("fn {TEST}()")));
+        }
     }
 }

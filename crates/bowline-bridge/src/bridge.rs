@@ -17,7 +17,7 @@ use bowline::{Context, Json, Result};
 use bowline_core::json::Object;
 
 use crate::catalog::ToolCatalog;
-use crate::config::{ConfigChanges, UpstreamConfig};
+use crate::config::{ConfigChanges, ParkedCallForm, UpstreamConfig};
 use crate::credentials::Credentials;
 use crate::forward::{self, open_connection};
 use crate::front::FrontConnection;
@@ -186,13 +186,21 @@ impl Bridge {
             park_timeout: settings.park_timeout,
             max_parked_time: settings.park_limit,
             max_calls: settings.max_parked.get(),
+            form: settings.parked_calls,
             ..ParkSettings::default()
+        };
+        let sealer = match &settings.state_key {
+            Some(key) => Sealer::new(
+                key.expand(|name| std::env::var(name).ok())
+                    .map_err(misuse)?,
+            ),
+            None => Sealer::random(),
         };
         let inner = BridgeInner {
             behind: Behind::Many(Servers::new(config, Box::new(target))?),
             identity: identity(settings.name.as_deref()),
             versions: Dialects::all(),
-            modern: ModernCalls::new(Sealer::random(), park),
+            modern: ModernCalls::new(sealer, park),
             heartbeat: settings.heartbeat.map(|after| {
                 let limit = settings.heartbeat_limit.unwrap_or(Duration::MAX);
                 ProgressHeartbeat::new().after(after).limit(limit)
@@ -336,6 +344,23 @@ impl BridgeBuilder {
         self
     }
 
+    /// Sets how a modern client gets a call back that a legacy server asks about. [`ParkedCallForm::Retry`] by default.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline_bridge::config::ParkedCallForm;
+    /// use bowline_bridge::{Bridge, Target};
+    ///
+    /// let bridge = Bridge::builder(Target::http("https://search.example/mcp"))
+    ///     .parked_calls(ParkedCallForm::Task)
+    ///     .build();
+    /// ```
+    pub fn parked_calls(mut self, form: ParkedCallForm) -> Self {
+        self.park.form = form;
+        self
+    }
+
     /// Sets after how much silence of a call a legacy client is sent a progress notification, if it sent a progress
     /// token; `None` for never. 20 seconds by default.
     ///
@@ -467,7 +492,8 @@ impl BridgeInner {
         if let Ok(versions) = Json::encode(&versions) {
             object.set("supportedVersions", versions);
         }
-        tasks::convert_offer(&mut object, connection.dialect(), request.caller.dialect);
+        let (server, client) = (connection.dialect(), request.caller.dialect);
+        tasks::convert_offer(&mut object, server, client, self.modern.parked_calls());
         Ok(object.to_json())
     }
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! a modern server asks    its result is passed on, with its state sealed for the client      `r.` + sealed text
 //! a legacy server asks    the call is parked; the state names it                             sealed text
+//!                         or it becomes a task, if the client declared tasks (`ParkedCallForm`)
 //! ```
 
 use std::ops::ControlFlow;
@@ -16,19 +17,21 @@ use bowline::seal::Sealer;
 use bowline::{Error, ErrorCode, RpcError};
 use bowline_core::json::Object;
 
+use crate::config::ParkedCallForm;
 use crate::forward::{self, open_connection, options, outcome, upstream_request};
 use crate::parked::{
     self, Call, HostSide, KeptNotifications, ParkSettings, ParkedCalls, Resumed, Retry,
 };
 use crate::questions::{AskClient, RegisteredCall};
 use crate::relayed_state::RelayedStates;
-use crate::tasks::{self, TaskScope};
+use crate::tasks::{self, TaskScope, parked_tasks};
 use crate::upstream::{ConnectionLease, LogLevelUse, Upstream};
 
 /// The calls of modern clients that servers may ask about.
 pub(crate) struct ModernCalls {
     parked: ParkedCalls<ParkedWork>,
     states: RelayedStates,
+    parked_calls: ParkedCallForm,
 }
 
 impl ModernCalls {
@@ -36,7 +39,13 @@ impl ModernCalls {
         Self {
             parked: ParkedCalls::new(sealer.clone(), settings),
             states: RelayedStates::new(sealer),
+            parked_calls: settings.form,
         }
+    }
+
+    /// Returns how clients get parked calls back.
+    pub(crate) fn parked_calls(&self) -> ParkedCallForm {
+        self.parked_calls
     }
 
     /// Returns how many calls to legacy servers have not ended.
@@ -51,6 +60,9 @@ impl ModernCalls {
         request: Request,
         cx: &Context,
     ) -> Outcome {
+        if let Some(outcome) = self.parked_task(upstream, &request, cx) {
+            return outcome;
+        }
         let request = match tasks::respond(upstream, request, cx).await {
             ControlFlow::Continue(request) => request,
             ControlFlow::Break(outcome) => return outcome,
@@ -59,6 +71,16 @@ impl ModernCalls {
         match dialect.is_modern() && dialect.may_need_input(&request.method) {
             true => Box::pin(self.call(upstream, request, cx)).await,
             false => Box::pin(forward::forward(upstream, request, cx)).await,
+        }
+    }
+
+    /// Answers a request about a task that the bridge has made of a parked call.
+    fn parked_task(&self, upstream: &Upstream, request: &Request, cx: &Context) -> Option<Outcome> {
+        let id = parked_tasks::requested_id(request)?;
+        let found = self.parked.find_task(&id, cx.principal(), upstream.name());
+        match found {
+            Ok(task) => Some(parked_tasks::answer(request, &task?)),
+            Err(error) => Some(Err(error)),
         }
     }
 
@@ -150,10 +172,20 @@ impl ModernCalls {
         let outcome = tokio::select! {
             biased;
             outcome = sent.outcome(cx) => outcome,
-            () = asked => return call.park(ParkedWork::Sent(sent)),
+            () = asked => return self.park(call, sent),
         };
         call.finish();
         tasks::explain_refusal(&sent.lease.lease, &sent.request, outcome).await
+    }
+
+    /// Parks a call that the server asks about.
+    fn park(&self, call: Call<ParkedWork>, sent: SentCall) -> Outcome {
+        let is_task = self.parked_calls == ParkedCallForm::Task;
+        if !is_task || !parked_tasks::can_be_task(&sent.request) {
+            return call.park(ParkedWork::Sent(sent));
+        }
+        let created = call.into_task(ParkedWork::Sent(sent))?;
+        Ok(parked_tasks::created(&created))
     }
 
     async fn resume(&self, resumed: Resumed<ParkedWork>, cx: &Context) -> Outcome {

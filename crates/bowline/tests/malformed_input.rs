@@ -10,7 +10,7 @@ use bowline::wire::Lines;
 use bowline::{CallToolResult, Client, Error, Server, Tool};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 const ERAS: [&str; 5] = [
     "2026-07-28",
@@ -305,6 +305,35 @@ async fn a_malformed_response_fails_only_the_call_it_names() {
                 matches!(ended, Err(Error::Protocol { .. })),
                 "{line}: {ended:?}"
             );
+        }
+
+        connection.answer("other").await;
+        assert!(other.await.is_ok());
+        assert!(client.peer().unwrap().is_idle());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_above_the_limit_fails_the_call_it_names_at_once() {
+    let long = "x".repeat(MAX_LINE_OF_CLIENT * 3);
+    let lines = [
+        format!(r#"{{"jsonrpc":"2.0","id":"mine","result":{{"text":"{long}"}}}}"#),
+        format!(r#"{{"result":{{"text":"{long}"}},"jsonrpc":"2.0","id":"mine"}}"#),
+    ];
+
+    for version in ERAS {
+        let (client, mut connection) = RawConnection::to_client(version).await;
+        let other = client.request_raw("x/other", ()).id("other").start();
+        for line in &lines {
+            let mine = client.request_raw("x/mine", ()).id("mine").start();
+            connection.wait_for_request("mine").await;
+            let before = Instant::now();
+
+            let (ended, ()) = tokio::join!(mine, connection.write(line.as_bytes()));
+
+            let error = ended.unwrap_err();
+            assert!(error.to_string().contains("exceeds"), "{error}");
+            assert_eq!(before.elapsed(), Duration::ZERO);
         }
 
         connection.answer("other").await;

@@ -18,6 +18,7 @@
 )]
 
 mod abandonment;
+mod bridged;
 mod cell_env;
 mod column;
 mod expected_frames;

@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use bowline_core::era::Dialect;
 
 use crate::abandonment::Abandonment;
+use crate::bridged::BridgedCell;
 use crate::column::Column;
 use crate::test::Test;
-use crate::{sentences, soak};
+use crate::{bridged, sentences, soak};
 
 /// Checks that each row passed in each column to which it applies.
 pub(crate) fn check_cells(passed: &[Test]) -> Result<(), String> {
@@ -20,9 +21,10 @@ pub(crate) fn check_cells(passed: &[Test]) -> Result<(), String> {
     });
     let empty =
         all.filter(|(abandonment, column)| cell(*abandonment, *column, passed) == Cell::Empty);
-    let empty: Vec<String> = empty
+    let mut empty: Vec<String> = empty
         .map(|(abandonment, column)| Test::Cell(abandonment, column).to_string())
         .collect();
+    empty.extend(bridged::missing(&bridged_cells(passed)));
     match empty.is_empty() {
         true => Ok(()),
         false => Err(empty.join("\n")),
@@ -67,7 +69,11 @@ fn render(passed: &[Test]) -> Result<String, String> {
     for dialect in Dialect::ALL {
         matrix(&mut text, dialect, passed, &mut reasons);
     }
-    text.push_str("\nNot applicable:\n\n");
+    text.push_str(BRIDGED);
+    bridged::render(&mut text, &bridged_cells(passed), |reason| {
+        number(&mut reasons, reason)
+    });
+    text.push_str("\n## Not applicable\n\n");
     for (at, reason) in reasons.iter().enumerate() {
         let _ = writeln!(text, "{}. {reason}", at + 1);
     }
@@ -82,6 +88,14 @@ fn render(passed: &[Test]) -> Result<String, String> {
     text.push_str(SENTENCES);
     text.push_str(&sentences::render()?);
     Ok(text)
+}
+
+fn bridged_cells(passed: &[Test]) -> Vec<BridgedCell> {
+    let cells = passed.iter().filter_map(|test| match test {
+        Test::Bridged(cell) => Some(*cell),
+        _ => None,
+    });
+    cells.collect()
 }
 
 /// Renders the table of one version.
@@ -144,6 +158,20 @@ at the server's end of the wire. In memory, where the server is not a process, i
 
 A ✓ for a task also means that its handler started once in each process that ran it, and that its record ended as
 cancelled, or as failed if it expired.
+";
+const BRIDGED: &str = "
+## Through the bridge
+
+The same with `bowline-bridge` between client and server: a column is the version and transport of the client, a table
+those of the server. Each cell ran in a separate process, over connections in memory, with a concurrent call in flight
+through the same bridge. A ✓ means: the server got exactly one cancel, of the right call, on its own connection and in
+the form of its own wire, with the reason of the client where both wires carry one; the handler's future was dropped; no
+response was sent; the concurrent call got its own result, and a next call worked; afterwards the bridge held no request
+and no parked call, and as many tasks ran as before. *No timer delays the cancel* means that no time passed between the
+drop and the end of the handler, measured with tokio's paused clock, in which time passes only where a task waits for
+a timer.
+
+`crates/bowline-bridge/CELLS.md` has cancels between every version and transport, seen at sockets.
 ";
 const SOAK: &str = "
 ## Many calls

@@ -3,12 +3,15 @@
 use std::fmt;
 
 use crate::abandonment::Abandonment;
+use crate::bridged::BridgedCell;
 use crate::column::Column;
 use crate::{immediate, soak};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Test {
     Cell(Abandonment, Column),
+    /// A cell with a bridge in the middle.
+    Bridged(BridgedCell),
     /// Abandons this many calls while their handlers are running.
     Soak(usize, Column),
     /// Abandons this many calls right after they were started.
@@ -25,12 +28,14 @@ impl Test {
             .map(|(abandonment, column)| Self::Cell(abandonment, column));
         let soaks = soak::columns().map(|column| Self::Soak(calls, column));
         let immediate = immediate::columns().map(|column| Self::Immediate(IMMEDIATE, column));
-        cells.chain(immediate).chain(soaks).collect()
+        let bridged = BridgedCell::all().map(Self::Bridged);
+        cells.chain(bridged).chain(immediate).chain(soaks).collect()
     }
 
     pub(crate) async fn run(self) {
         match self {
             Self::Cell(abandonment, column) => abandonment.run(column).await,
+            Self::Bridged(cell) => cell.run().await,
             Self::Soak(calls, column) => soak::abandon(calls, column).await,
             Self::Immediate(calls, column) => {
                 immediate::every_sent_request_is_cancelled_exactly_once(calls, column).await
@@ -41,7 +46,7 @@ impl Test {
     /// The number of worker threads: one where the order of frames is compared, two where the test provokes races.
     pub(crate) fn threads(self) -> usize {
         match self {
-            Self::Cell(..) | Self::Soak(..) => 1,
+            Self::Cell(..) | Self::Bridged(_) | Self::Soak(..) => 1,
             Self::Immediate(..) => 2,
         }
     }
@@ -51,6 +56,7 @@ impl fmt::Display for Test {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cell(abandonment, column) => write!(f, "{} ({column})", abandonment.name),
+            Self::Bridged(cell) => write!(f, "{cell}"),
             Self::Soak(calls, column) => {
                 write!(f, "{calls} abandoned calls leak nothing ({column})")
             }

@@ -15,6 +15,9 @@ pub(crate) use error::shortened;
 #[cfg(test)]
 mod fuzz_tests;
 
+mod parked;
+pub use parked::{ParkedCallForm, StateKey};
+
 mod pattern;
 pub use pattern::NamePattern;
 
@@ -103,6 +106,8 @@ use crate::many::Names;
 /// | `parkTimeout` | duration | `"5m"` | how long a call waits for the answer to a question |
 /// | `parkLimit` | duration | `"1h"` | how long it waits for all answers together |
 /// | `maxParked` | count | 1000 | how many calls may wait at a time |
+/// | `parkedCalls` | `"retry"`, `"task"` | `"retry"` | how a modern client gets a call back that a legacy server asks about, see [`ParkedCallForm`] |
+/// | `stateKey` | text | random | seals what clients keep of such calls; with a key that outlives the process, a client is told that its call was lost, see [`StateKey`] |
 ///
 /// # Examples
 ///

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use super::error::ConfigError;
+use super::parked::{ParkedCallForm, StateKey};
 use super::reader::MemberReader;
 
 /// The member `bridge` of the file. The table of [`BridgeConfig`](super::BridgeConfig) explains the members.
@@ -39,6 +40,10 @@ pub struct BridgeSettings {
     pub park_limit: Duration,
     /// How many calls may wait at a time.
     pub max_parked: NonZeroUsize,
+    /// How a modern client gets such a call back.
+    pub parked_calls: ParkedCallForm,
+    /// The key that seals what clients keep of such calls; `None` for a random one.
+    pub state_key: Option<StateKey>,
 }
 
 /// The member `auth` of `bridge`: whose access tokens the bridge accepts.
@@ -78,6 +83,9 @@ impl BridgeSettings {
                 .unwrap_or(default.park_timeout),
             park_limit: reader.duration("parkLimit")?.unwrap_or(default.park_limit),
             max_parked: reader.count("maxParked")?.unwrap_or(default.max_parked),
+            parked_calls: (reader.read("parkedCalls", ParkedCallForm::read)?)
+                .unwrap_or(default.parked_calls),
+            state_key: reader.read("stateKey", StateKey::read)?,
         };
         let path_of_heartbeat = reader.path_of("heartbeat");
         reader.finish()?;
@@ -106,6 +114,8 @@ impl Default for BridgeSettings {
             park_timeout: Duration::from_secs(5 * 60),
             park_limit: Duration::from_secs(60 * 60),
             max_parked: DEFAULT_PARKED,
+            parked_calls: ParkedCallForm::default(),
+            state_key: None,
         }
     }
 }

@@ -262,12 +262,12 @@ struct Attach<U> {
 }
 
 /// An answer, and the question that waits for it.
-struct Delivery {
+pub(super) struct Delivery {
     question: oneshot::Sender<Json>,
     answer: Json,
 }
 
-fn deliver(answers: Vec<Delivery>) {
+pub(super) fn deliver(answers: Vec<Delivery>) {
     for Delivery { question, answer } in answers {
         // Fails if the upstream has withdrawn the question.
         let _ = question.send(answer);
@@ -305,7 +305,7 @@ impl<U> SharedState<U> {
         }
     }
 
-    fn deliveries(&mut self, serial: Serial, answers: Answers) -> Vec<Delivery> {
+    pub(super) fn deliveries(&mut self, serial: Serial, answers: Answers) -> Vec<Delivery> {
         let Some(live) = self.live.get_mut(&serial) else {
             return Vec::new();
         };

@@ -42,6 +42,8 @@ pub(super) struct Entry {
     pub(super) charge: Option<Charge>,
     /// `None` until the call is first parked.
     pub(super) times: Option<ParkedTimes>,
+    /// Whether the call is a task. It is attached to its runner then, and charged.
+    pub(super) is_task: bool,
 }
 
 /// Where a call is.
@@ -102,6 +104,7 @@ impl Entry {
             next_key: 1,
             charge: None,
             times: None,
+            is_task: false,
         }
     }
 
@@ -129,6 +132,12 @@ impl Entry {
             InputKind::Elicitation | InputKind::Sampling => question.asked_at,
         };
         self.questions.values().map(ready_at).min()
+    }
+
+    /// Returns when the oldest question was asked.
+    pub(super) fn asked_since(&self) -> Option<Instant> {
+        let questions = self.questions.values();
+        questions.map(|question| question.asked_at).min()
     }
 
     /// Starts a round: all open questions are shown, and the timeout starts again. `None` if the call may not be parked

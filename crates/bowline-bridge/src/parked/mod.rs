@@ -14,8 +14,8 @@
 //!         ◀─ result ────────────        ◀─ result ────────────────
 //! ```
 //!
-//! The running call has one owner at any time: a front, a keeper, or the channel between them. Each of them cancels the
-//! call when it is dropped.
+//! The running call has one owner at any time: a front, a keeper, the channel between them, or the runner of a task
+//! (`task.rs`). Each of them cancels the call when it is dropped.
 
 mod budget;
 
@@ -48,6 +48,12 @@ pub(crate) use settings::ParkSettings;
 mod shared;
 
 mod table;
+
+mod task;
+pub(crate) use task::{CreatedTask, ParkedTask, TaskState, TaskView};
+
+mod task_records;
+pub(crate) use task_records::TaskTimes;
 
 mod tombstones;
 

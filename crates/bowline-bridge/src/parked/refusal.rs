@@ -70,6 +70,12 @@ pub(super) fn outcome_too_large(bytes: usize) -> RpcError {
     RpcError::internal(why).with_data(json!({"reason": "resultTooLarge", "mayHaveRun": true}))
 }
 
+/// Returns the outcome of a task whose client did not answer a question in time.
+pub(super) fn unanswered() -> RpcError {
+    RpcError::internal("the client did not answer in time")
+        .with_data(json!({"reason": "inputExpired", "mayHaveRun": true}))
+}
+
 /// Why the question of an upstream is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QuestionRefusal {

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::config::ParkedCallForm;
+
 /// How long calls stay parked, and how much memory they may use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ParkSettings {
@@ -14,6 +16,8 @@ pub(crate) struct ParkSettings {
     /// How long a request for roots waits for the answer of the call before it parks the call: many servers request
     /// roots whenever a connection starts, and do not need them for the call that happens to run.
     pub(crate) roots_delay: Duration,
+    /// What a client that declared tasks gets.
+    pub(crate) form: ParkedCallForm,
     /// The parked calls of all principals.
     pub(crate) max_calls: usize,
     /// The parked calls of one principal.
@@ -30,6 +34,7 @@ impl Default for ParkSettings {
             park_timeout: Duration::from_secs(5 * 60),
             max_parked_time: Duration::from_secs(60 * 60),
             roots_delay: Duration::from_millis(200),
+            form: ParkedCallForm::default(),
             max_calls: 4_096,
             max_calls_each: 1_024,
             max_bytes: 128 * 1024 * 1024,

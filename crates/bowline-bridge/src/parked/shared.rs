@@ -13,6 +13,7 @@ use super::keeper::HandOver;
 use super::kept_notifications::KeptNotifications;
 use super::sealed_state::StateSealer;
 use super::table::{AnsweredAction, CallTable, Expiry};
+use super::task_records::TaskRecords;
 use super::tombstones::Ended;
 
 /// What fronts, keepers and questions share.
@@ -25,6 +26,8 @@ pub(super) struct SharedState<U> {
     pub(super) table: CallTable,
     /// The channels of each entry of the table.
     pub(super) live: BTreeMap<Serial, LiveCall<U>>,
+    /// The calls that are tasks.
+    pub(super) tasks: TaskRecords,
 }
 
 /// The channels of one call.
@@ -46,10 +49,14 @@ pub(super) struct KeeperHandle<U> {
 
 impl<U> Shared<U> {
     pub(super) fn new(states: StateSealer, table: CallTable) -> Self {
-        let live = BTreeMap::new();
+        let state = SharedState {
+            table,
+            live: BTreeMap::new(),
+            tasks: TaskRecords::default(),
+        };
         Self {
             states,
-            state: Mutex::new(SharedState { table, live }),
+            state: Mutex::new(state),
         }
     }
 
@@ -81,6 +88,17 @@ impl<U> Shared<U> {
         drop(state);
         drop(refused);
         action
+    }
+
+    /// Keeps the outcome of a task, whose open questions are refused.
+    pub(super) fn finish_task(&self, serial: Serial, outcome: Outcome) {
+        let mut state = self.lock();
+        state.table.finish_task(serial, outcome);
+        state.tasks.touch(serial);
+        let live = state.live.get_mut(&serial);
+        let refused = live.map(|live| std::mem::take(&mut live.waiting));
+        drop(state);
+        drop(refused);
     }
 
     /// Ends a parked call if its deadline has passed.

@@ -15,18 +15,23 @@
 //! | Answered | `retry` of this round | [`RetryAction::Answer`] | ended |
 //! | Parked, Answered | [`expire`](CallTable::expire) | | ended |
 //! | ended | `retry` | refused by the tombstone | ended |
+//! | Attached | [`start_task`](CallTable::start_task) | charged; a runner is its front | Attached |
+//! | Attached, a task | [`answer`](CallTable::answer) | answers to open questions | Attached |
+//! | Attached, a task | [`finish_task`](CallTable::finish_task) | outcome kept | Answered |
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bowline::Json;
 use bowline::exchange::{Caller, Digest, Outcome, Principal, RawInputRequest};
 use tokio::time::Instant;
 
 use super::budget::{Budget, OverBudget, Usage};
-use super::entry::{Entry, Phase, QuestionKey, Round, Serial, outcome_bytes};
+use super::entry::{Entry, Phase, Question, QuestionKey, Round, Serial, outcome_bytes};
 use super::refusal::{QuestionRefusal, Refusal, Sent, outcome_too_large};
-use super::settings::ParkSettings;
+use super::settings::{ParkSettings, instant_after};
+use super::task::TaskState;
 use super::tombstones::{Ended, Tombstones};
 
 /// All calls of this process that are attached, parked or answered, and the tombstones of ended ones.
@@ -133,7 +138,8 @@ impl CallTable {
         }
         let key = entry.add_question(request, now);
         // An attached call is charged when it is parked: it may end without.
-        if matches!(entry.phase, Phase::Parked) && self.settle_charge(serial).is_err() {
+        let is_charged = entry.is_task || matches!(entry.phase, Phase::Parked);
+        if is_charged && self.settle_charge(serial).is_err() {
             self.withdraw(serial, key);
             return Err(QuestionRefusal::TooMany);
         }
@@ -280,6 +286,77 @@ impl CallTable {
         self.end(serial, ended, now)
     }
 
+    /// Charges an attached call that becomes a task, and returns the task's time to live. On a refusal the call has
+    /// ended, and must be cancelled upstream.
+    pub(super) fn start_task(&mut self, serial: Serial, now: Instant) -> Result<Duration, Refusal> {
+        let charged = self.settle_charge(serial);
+        let refusal = match (charged, self.entries.get_mut(&serial)) {
+            (Ok(()), Some(entry)) => {
+                entry.is_task = true;
+                return Ok(self.settings.max_parked_time);
+            }
+            (Err(OverBudget), _) => Refusal::TooManyCalls(Sent::Yes),
+            (Ok(()), None) => Refusal::Lost,
+        };
+        self.end(serial, Ended::Cancelled, now);
+        Err(refusal)
+    }
+
+    /// Returns where a task is; `None` if its call was lost.
+    pub(super) fn task_state(&self, serial: Serial) -> Option<TaskState> {
+        let entry = self.entries.get(&serial).filter(|entry| entry.is_task)?;
+        if let Phase::Answered(outcome) = &entry.phase {
+            return Some(TaskState::Ended(outcome.clone()));
+        }
+        let questions = entry.questions.iter();
+        let questions: Vec<_> = questions
+            .map(|(key, question)| (key.to_string(), question.request.to_json()))
+            .collect();
+        match questions.is_empty() {
+            true => Some(TaskState::Working),
+            false => Some(TaskState::InputRequired(questions)),
+        }
+    }
+
+    /// Returns until when the client of a task must answer its oldest question.
+    pub(super) fn input_deadline(&self, serial: Serial) -> Option<Instant> {
+        let asked = self.entries.get(&serial)?.asked_since()?;
+        Some(instant_after(asked, self.settings.park_timeout))
+    }
+
+    /// Accepts the answers to open questions of a task. A refusal changes nothing.
+    pub(super) fn answer(
+        &mut self,
+        serial: Serial,
+        responses: &BTreeMap<String, Json>,
+    ) -> Result<Answers, Refusal> {
+        let Some(entry) = self.entries.get_mut(&serial).filter(|entry| entry.is_task) else {
+            return Ok(Vec::new());
+        };
+        let answers = answers(entry, responses, |_| true)?;
+        for (key, _) in &answers {
+            entry.questions.remove(key);
+        }
+        // Never over budget: the bytes decrease.
+        let _ = self.settle_charge(serial);
+        Ok(answers)
+    }
+
+    /// Keeps the outcome of a task.
+    pub(super) fn finish_task(&mut self, serial: Serial, outcome: Outcome) {
+        let Some(entry) = self.entries.get_mut(&serial).filter(|entry| entry.is_task) else {
+            return;
+        };
+        entry.questions.clear();
+        let bytes = outcome_bytes(&outcome);
+        entry.phase = Phase::Answered(unshared(outcome));
+        if self.settle_charge(serial).is_err()
+            && let Some(entry) = self.entries.get_mut(&serial)
+        {
+            entry.phase = Phase::Answered(Err(outcome_too_large(bytes)));
+        }
+    }
+
     /// Returns what parked calls use of the budget.
     pub(super) fn used(&self) -> Usage {
         self.budget.used()
@@ -306,7 +383,7 @@ impl CallTable {
         if entry.times.is_some_and(|times| now >= times.deadline) {
             return Err(Refusal::Expired);
         }
-        answers(entry, retry.responses)
+        answers(entry, retry.responses, |question| question.is_shown)
     }
 
     /// Removes the answered questions, and remembers the sender of the retry.
@@ -337,10 +414,14 @@ impl CallTable {
     }
 }
 
-/// Returns the answers to the questions of the current round; others are ignored.
-fn answers(entry: &Entry, responses: &BTreeMap<String, Json>) -> Result<Answers, Refusal> {
+/// Returns the answers to the selected questions; others are ignored.
+fn answers(
+    entry: &Entry,
+    responses: &BTreeMap<String, Json>,
+    selects: impl Fn(&Question) -> bool,
+) -> Result<Answers, Refusal> {
     let mut answers = Vec::new();
-    for (key, question) in entry.questions.iter().filter(|(_, it)| it.is_shown) {
+    for (key, question) in entry.questions.iter().filter(|(_, it)| selects(it)) {
         let text = key.to_string();
         let Some(answer) = responses.get(&text) else {
             continue;

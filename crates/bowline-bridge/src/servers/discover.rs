@@ -8,14 +8,18 @@ use bowline_types::Meta;
 use super::front_request::{FrontRequest, OwnedTask, within};
 use super::set::Introduction;
 use crate::bridge::identity;
-use crate::config::StalePolicy;
+use crate::config::{ParkedCallForm, StalePolicy};
 use crate::many::merge_introductions;
 use crate::tasks;
 
 impl FrontRequest {
     /// Answers with what all servers say about themselves. One that does not answer in time is taken as it last was, or
     /// may have everything.
-    pub(super) async fn discover(&self, versions: &Dialects) -> Outcome {
+    pub(super) async fn discover(
+        &self,
+        versions: &Dialects,
+        parked_calls: ParkedCallForm,
+    ) -> Outcome {
         let requested: Vec<_> = self
             .usable()
             .map(|entry| {
@@ -37,7 +41,7 @@ impl FrontRequest {
             is_complete &= connected.is_ok();
             let shows = connected.is_ok() || entry.settings().stale == StalePolicy::Show;
             let introduction = entry.introduction().filter(|_| shows);
-            let part = introduction.map(|it| self.converted(&it));
+            let part = introduction.map(|it| self.converted(&it, parked_calls));
             let part = part.unwrap_or_else(|| Json::from_static(UNKNOWN));
             parts.push((entry.name(), part));
         }
@@ -48,12 +52,12 @@ impl FrontRequest {
     }
 
     /// Returns what a server says about itself, with its tasks in the form of the client's version.
-    fn converted(&self, introduction: &Introduction) -> Json {
+    fn converted(&self, introduction: &Introduction, parked_calls: ParkedCallForm) -> Json {
         let Ok(mut object) = Object::read(&introduction.result) else {
             return introduction.result.clone();
         };
         let client = self.request.caller.dialect;
-        tasks::convert_offer(&mut object, introduction.dialect, client);
+        tasks::convert_offer(&mut object, introduction.dialect, client, parked_calls);
         object.to_json()
     }
 

@@ -115,7 +115,7 @@ impl Servers {
         }
         let front = FrontRequest::new(self.current(), self.memory.clone(), request, cx);
         match &*front.request.method {
-            "server/discover" => front.discover(versions).await,
+            "server/discover" => front.discover(versions, modern.parked_calls()).await,
             method => match lists::kind_of(method) {
                 Some(kind) => Box::pin(front.list(kind)).await,
                 None => Box::pin(front.route(modern)).await,

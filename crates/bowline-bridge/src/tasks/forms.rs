@@ -9,15 +9,24 @@ use bowline_core::json::{Object, pick};
 use serde_json::json;
 
 use super::EXTENSION;
+use crate::config::ParkedCallForm;
 
-/// Replaces the form of tasks that a server offers in the result of `server/discover` by that of the client.
-pub(crate) fn convert_offer(discovered: &mut Object<'_>, server: &Dialect, client: &Dialect) {
+/// Replaces the form of tasks that a server offers in the result of `server/discover` by that of the client. If parked
+/// calls are tasks, the bridge has tasks for a modern client of any legacy server.
+pub(crate) fn convert_offer(
+    discovered: &mut Object<'_>,
+    server: &Dialect,
+    client: &Dialect,
+    parked_calls: ParkedCallForm,
+) {
     if server.tasks == client.tasks {
         return;
     }
     let Some(offered) = discovered.member("capabilities").cloned() else {
         return;
     };
+    let may_park = client.is_modern() && !server.is_modern();
+    let is_task = may_park && parked_calls == ParkedCallForm::Task;
     let Ok(mut capabilities) = Object::read(&offered) else {
         return;
     };
@@ -28,7 +37,9 @@ pub(crate) fn convert_offer(discovered: &mut Object<'_>, server: &Dialect, clien
     let mut extensions = Object::read(&extensions).unwrap_or_default();
     extensions.remove(EXTENSION);
     match client.tasks {
-        Tasks::Extension if is_offered => extensions.set(EXTENSION, Json::empty_object()),
+        Tasks::Extension if is_offered || is_task => {
+            extensions.set(EXTENSION, Json::empty_object())
+        }
         // No `list`: the extension cannot list tasks.
         Tasks::Core if is_offered => {
             let tasks = json!({"cancel": {}, "requests": {"tools": {"call": {}}}});

@@ -1,10 +1,15 @@
-//! The present time in ISO 8601, for tasks that the bridge itself keeps.
+//! Times in ISO 8601, for tasks that the bridge itself keeps.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Returns the present time in UTC, in seconds.
 pub(super) fn now() -> String {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    of(SystemTime::now())
+}
+
+/// Returns a time in UTC, in seconds.
+pub(super) fn of(time: SystemTime) -> String {
+    let since_epoch = time.duration_since(UNIX_EPOCH);
     format(since_epoch.unwrap_or_default().as_secs())
 }
 

@@ -30,6 +30,8 @@ pub(crate) use modern_client::{convert_answer, explain_refusal};
 mod open_tasks;
 pub(crate) use open_tasks::{OpenTasks, TaskScope};
 
+pub(crate) mod parked_tasks;
+
 mod task_questions;
 
 mod tool_support;
@@ -42,7 +44,8 @@ use std::time::Duration;
 use bowline::exchange::dialect::Tasks;
 use bowline::exchange::{Answer, CallOptions, Caller, Channel, Dialect, Outcome, Request};
 use bowline::types::ClientCapabilities;
-use bowline::{Context, Error, Json, RpcError};
+use bowline::{Context, Error, ErrorCode, Json, RpcError};
+use serde_json::json;
 
 use crate::upstream::{ConnectionLease, Upstream, UpstreamConnection};
 
@@ -84,6 +87,13 @@ fn declares_extension(caller: &Caller) -> bool {
     let extensions = caller.capabilities.extensions.as_ref();
     caller.dialect.tasks == Tasks::Extension
         && extensions.is_some_and(|extensions| extensions.contains_key(EXTENSION))
+}
+
+/// Returns the error for a client that did not declare the extension.
+fn extension_required() -> RpcError {
+    let required = json!({"requiredCapabilities": {"extensions": {EXTENSION: {}}}});
+    let why = "the request requires the client to support tasks";
+    RpcError::new(ErrorCode::MISSING_CLIENT_CAPABILITY, why).with_data(required)
 }
 
 /// Removes the extension from the capabilities that a server is told, unless the versions of both sides have it:

@@ -1,6 +1,5 @@
 //! Tasks of a server of 2025-11-25 for clients of the extension.
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,12 +7,11 @@ use std::time::Duration;
 use bowline::exchange::{Outcome, Request};
 use bowline::types::legacy_tasks::{TaskStatus, TaskSupport};
 use bowline::{Context, Error, ErrorCode, Json, RpcError};
-use serde_json::json;
 
 use super::open_tasks::OpenTask;
 use super::{
-    CALL, CANCEL, EXTENSION, GET, RESULT, TaskRequest, TaskScope, UPDATE, connection,
-    declares_extension, forms, has_tasks,
+    CALL, CANCEL, GET, RESULT, TaskRequest, TaskScope, UPDATE, connection, declares_extension,
+    extension_required, forms, has_tasks, parked_tasks,
 };
 use crate::upstream::{ConnectionLease, Upstream, UpstreamConnection};
 
@@ -163,11 +161,7 @@ async fn get(task: &TaskRequest<'_>, request: &Request) -> Outcome {
 }
 
 async fn update(task: &TaskRequest<'_>, request: &Request) -> Outcome {
-    let answers = request.params.member("inputResponses").ok().flatten();
-    let answers = answers.filter(Json::is_object);
-    let answers = answers.and_then(|it| it.decode::<BTreeMap<String, Json>>().ok());
-    let answers = answers
-        .ok_or_else(|| RpcError::invalid_params("expected `inputResponses` to be an object"))?;
+    let answers = parked_tasks::responses(request)?;
     match task.scope.find(&task.id).as_deref() {
         Some(OpenTask::OfServer(open)) => open.questions.answer(answers)?,
         // It has no question that the bridge knows. It may not exist.
@@ -202,13 +196,6 @@ async fn read(task: &TaskRequest<'_>) -> Outcome {
         task.scope.remove(&task.id);
     }
     found
-}
-
-/// Returns the error for a client that did not declare the extension.
-fn extension_required() -> RpcError {
-    let required = json!({"requiredCapabilities": {"extensions": {EXTENSION: {}}}});
-    let why = "the request requires the client to support tasks";
-    RpcError::new(ErrorCode::MISSING_CLIENT_CAPABILITY, why).with_data(required)
 }
 
 /// How long a server may take to ask, after it has said that it waits for input.

@@ -1,6 +1,5 @@
 //! A client, a bridge and a server, with a concurrent call in flight from beginning to end.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bowline::client::{ClientBuilder, Host};
@@ -8,88 +7,38 @@ use bowline::http::HttpService;
 use bowline::http::client::HyperClient;
 use bowline::prelude::*;
 use bowline::testing::{
-    HandlerCounter, PipeConnector, RecordingWire, ResourceCounts, WireRecord, eventually,
+    HandlerCounter, PipeConnector, RecordedEvent, ResourceCounts, WireRecord, eventually,
 };
 use bowline::types::ElicitResult;
 use bowline::{Call, Reply, wire};
 use bowline_bridge::{Bridge, Target};
-use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-pub(crate) const MODERN: &str = "2026-07-28";
-pub(crate) const LEGACY: &str = "2025-11-25";
-pub(crate) const PARK_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The wire and the version of the client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Front {
-    Http(&'static str),
-    Http2(&'static str),
-    HttpSse,
-    Wire(&'static str),
-}
-
-impl Front {
-    pub(crate) const ALL: &'static [Self] = &[
-        Self::Http(MODERN),
-        Self::Http(LEGACY),
-        Self::Http2(MODERN),
-        Self::Http2(LEGACY),
-        Self::HttpSse,
-        Self::Wire(MODERN),
-        Self::Wire(LEGACY),
-    ];
-
-    pub(crate) fn version(self) -> &'static str {
-        match self {
-            Self::Http(version) | Self::Http2(version) | Self::Wire(version) => version,
-            Self::HttpSse => "2024-11-05",
-        }
-    }
-
-    pub(crate) fn is_modern(self) -> bool {
-        self.version() == MODERN
-    }
-
-    /// Whether its cancel carries a reason: over HTTP of the modern version it is the end of the connection.
-    pub(crate) fn carries_reason(self) -> bool {
-        !matches!(self, Self::Http(MODERN) | Self::Http2(MODERN))
-    }
-}
+use super::column::{CancelForm, Front, Upstream};
+use super::server::{Connections, ServerCounters};
 
 pub(crate) struct Cell {
     pub(crate) front: Front,
-    pub(crate) upstream: &'static str,
+    pub(crate) upstream: Upstream,
     pub(crate) client: Client,
-    /// The handlers of the tools other than the concurrent call.
-    pub(crate) handlers: HandlerCounter,
+    pub(crate) counters: ServerCounters,
     /// The questions that the client was asked.
     pub(crate) host: HandlerCounter,
-    records: Records,
+    connections: Connections,
     bridge: Bridge,
     service: HttpService,
     tasks_before: usize,
-    finish: Arc<Notify>,
     concurrent: JoinHandle<bowline::Result<Reply>>,
 }
 
-/// What was sent to and received from each connection to the upstream.
-type Records = Arc<Mutex<Vec<WireRecord>>>;
-
-#[derive(Deserialize, schemars::JsonSchema)]
-struct Name {
-    name: String,
-}
-
 impl Cell {
-    pub(crate) async fn open(front: Front, upstream: &'static str) -> Self {
+    pub(crate) async fn open(front: Front, upstream: Upstream) -> Self {
         let tasks_before = ResourceCounts::now().tasks;
-        let (handlers, host) = (HandlerCounter::default(), HandlerCounter::default());
-        let (finish, records) = (Arc::new(Notify::new()), Records::default());
-        let bridge = bridge(server(&handlers, &finish), upstream, records.clone());
+        let (counters, connections) = (ServerCounters::default(), Connections::default());
+        let bridge = bridge(counters.clone(), upstream, connections.clone());
         let service = bridge.http();
+        let host = HandlerCounter::default();
         let counter = host.clone();
         let answer = move |_| {
             let counter = counter.clone();
@@ -98,19 +47,18 @@ impl Cell {
         let connect = connect(front, &bridge, &service).host(Host::new().elicitation(answer));
         let client = connect.await.unwrap();
         let concurrent = tokio::spawn(client.call_tool("concurrent", ()).start());
-        let is_called = || called(&records, "concurrent").len() == 1;
+        let is_called = || called(&connections, "concurrent").len() == 1;
         assert!(eventually(is_called).await);
         Self {
             front,
             upstream,
             client,
-            handlers,
+            counters,
             host,
-            records,
+            connections,
             bridge,
             service,
             tasks_before,
-            finish,
             concurrent,
         }
     }
@@ -122,47 +70,80 @@ impl Cell {
     }
 
     pub(crate) async fn poll_into_handler(&self, mut call: Call) -> Call {
-        let started = self.handlers.counts().started + 1;
+        let handlers = &self.counters.handlers;
+        let started = handlers.counts().started + 1;
         tokio::select! {
             reply = &mut call => panic!("the call ended: {reply:?}"),
-            _ = self.handlers.wait_for(|counts| counts.started == started) => call,
+            _ = handlers.wait_for(|counts| counts.started == started) => call,
         }
     }
 
-    /// Cuts the connections to the upstream.
+    /// Ends the server, as if its process were killed.
     pub(crate) fn cut(&self) {
-        let records = self.records.lock().unwrap();
-        records.iter().for_each(WireRecord::cut);
+        self.connections.cut();
     }
 
-    /// Returns the params of what was sent to the upstream with this method.
-    pub(crate) fn sent(&self, method: &str) -> Vec<Value> {
-        sent(&self.records, method)
+    /// Returns how many messages with this method the server got.
+    pub(crate) fn received(&self, method: &str) -> usize {
+        let records = self.connections.records();
+        let messages = records.iter().flat_map(WireRecord::received);
+        messages.filter(|it| it["method"] == method).count()
     }
 
-    /// Asserts that the upstream got the call of `tool` and exactly one cancel, of that call; returns its reason.
-    pub(crate) async fn expect_cancel(&self, tool: &str) -> String {
+    /// Asserts that the server got the call of `tool`, and exactly one cancel, of that call and in the form of its wire.
+    /// Returns the reason, if that form has one.
+    pub(crate) async fn expect_cancel(&self, tool: &str) -> Option<String> {
         let is_dropped = eventually(|| {
-            let counts = self.handlers.counts();
+            let counts = self.counters.handlers.counts();
             counts.dropped == 1 && counts.started == 1
         });
-        assert!(is_dropped.await, "{:?}", self.handlers.counts());
-        let [id] = &called(&self.records, tool)[..] else {
-            panic!("{:?}", called(&self.records, tool));
+        assert!(is_dropped.await, "{:?}", self.counters.handlers.counts());
+        let [(id, record)] = &called(&self.connections, tool)[..] else {
+            panic!("not called once");
         };
-        let cancels = self.sent("notifications/cancelled");
-        let [cancel] = &cancels[..] else {
-            panic!("{cancels:?}");
-        };
+        let reason = self.expect_form(id, record);
+        let answers = answers(record, id);
+        match self.upstream.cancel_form() {
+            CancelForm::PostedMessage => {
+                let is_end = |answer: &Value| answer["error"]["code"] == -32800;
+                assert!(
+                    answers.iter().all(is_end) && answers.len() < 2,
+                    "{answers:?}"
+                );
+            }
+            CancelForm::Message | CancelForm::Close => assert_eq!(answers, [Value::Null; 0]),
+        }
+        reason
+    }
+
+    /// Asserts that no call was cancelled.
+    pub(crate) fn expect_no_cancel(&self) {
+        assert_eq!(self.received("notifications/cancelled"), 0);
+        let records = self.connections.records();
+        assert_eq!(records.iter().flat_map(closed).count(), 0);
+    }
+
+    fn expect_form(&self, id: &Value, record: &WireRecord) -> Option<String> {
+        let records = self.connections.records();
+        let all_closed = records.iter().flat_map(closed).count();
+        let cancels = self.received("notifications/cancelled");
+        if self.upstream.cancel_form() == CancelForm::Close {
+            assert_eq!((cancels, all_closed), (0, 1));
+            assert_eq!(closed(record), std::slice::from_ref(id));
+            return None;
+        }
+        assert_eq!((cancels, all_closed), (1, 0));
+        let mut messages = record.received().into_iter();
+        let cancel = messages.find(|it| it["method"] == "notifications/cancelled");
+        let cancel = cancel.expect("on the connection of the call");
         assert_eq!(cancel["params"]["requestId"], *id);
-        let answered = self.received(id);
-        assert_eq!(answered, 0, "the upstream answered a cancelled call");
-        cancel["params"]["reason"].as_str().unwrap_or("").to_owned()
+        let reason = cancel["params"]["reason"].as_str();
+        Some(reason.unwrap_or_default().to_owned())
     }
 
     /// Asserts that the concurrent call has its own result, that a next call works, and that nothing is left.
     pub(crate) async fn end(mut self) {
-        self.finish.notify_one();
+        self.counters.finish.notify_one();
         let concurrent = (&mut self.concurrent).await.unwrap().unwrap();
         assert_eq!(concurrent.text(), "concurrent");
         self.end_after_loss().await;
@@ -172,7 +153,8 @@ impl Cell {
     pub(crate) async fn end_after_loss(self) {
         let next = self.client.call_tool("echo", json!({"name": "next"}));
         assert_eq!(next.await.unwrap().text(), "next");
-        self.close().await;
+        self.close_with(async |client| client.close().await.unwrap())
+            .await;
     }
 
     /// Drops the client, and asserts that nothing is left.
@@ -185,114 +167,43 @@ impl Cell {
         self.close_with(drop_all).await;
     }
 
-    /// Fails if the concurrent call was not lost with the connection.
+    /// Returns the error of the concurrent call, which was lost with the server.
     pub(crate) async fn concurrent_error(&mut self) -> String {
         let lost = (&mut self.concurrent).await.unwrap();
         lost.unwrap_err().to_string()
     }
 
-    async fn close(self) {
-        self.close_with(async |client| client.close().await.unwrap())
-            .await;
-    }
-
     async fn close_with(self, close: impl AsyncFnOnce(Client)) {
-        let counts = self.handlers.counts();
         let Self {
             client,
             bridge,
             service,
-            handlers,
+            counters,
             concurrent,
+            connections,
             ..
         } = self;
         close(client).await;
         let is_unused = || bridge.usage().requests == 0 && bridge.usage().waiting_calls == 0;
-        assert!(
-            eventually(is_unused).await,
-            "{:?} {counts:?}",
-            bridge.usage()
-        );
+        assert!(eventually(is_unused).await, "{:?}", bridge.usage());
         assert!(eventually(|| service.in_flight() == 0).await);
-        let all_ended = || {
-            let counts = handlers.counts();
-            counts.started == counts.dropped + counts.finished
-        };
-        assert!(eventually(all_ended).await, "{:?}", handlers.counts());
-        drop((bridge, service, concurrent));
+        for counter in [&counters.handlers, &counters.subscriptions] {
+            let all_ended = || {
+                let counts = counter.counts();
+                counts.started == counts.dropped + counts.finished
+            };
+            assert!(eventually(all_ended).await, "{:?}", counter.counts());
+        }
+        drop((bridge, service, concurrent, connections));
         let before = self.tasks_before;
         let is_clean = eventually(|| ResourceCounts::now().tasks == before).await;
         assert!(is_clean, "{before} tasks, then {:?}", ResourceCounts::now());
     }
-
-    fn received(&self, id: &Value) -> usize {
-        let records = self.records.lock().unwrap();
-        let frames = records.iter().flat_map(WireRecord::received);
-        let is_answer = |frame: &Value| frame["id"] == *id && frame.get("method").is_none();
-        frames.filter(is_answer).count()
-    }
 }
 
-fn server(handlers: &HandlerCounter, finish: &Arc<Notify>) -> Server {
-    let (counter, finish) = (handlers.clone(), finish.clone());
-    let slow = Tool::new("slow", move || {
-        let counter = counter.clone();
-        async move { counter.run(std::future::pending::<String>()).await }
-    });
-    let counter = handlers.clone();
-    let noisy = Tool::new("noisy", move |cx: Context| {
-        let counter = counter.clone();
-        let noise = async move {
-            let mut ticks = tokio::time::interval(Duration::from_millis(1));
-            for step in 1.. {
-                cx.progress(f64::from(step));
-                ticks.tick().await;
-            }
-            String::new()
-        };
-        async move { counter.run(noise).await }
-    });
-    let counter = handlers.clone();
-    let ask = Tool::new("ask", move |cx: Context| {
-        let counter = counter.clone();
-        let asking = async move {
-            let name: Name = cx.elicit("name", "What is your name?").await?;
-            Ok::<_, ToolError>(name.name)
-        };
-        async move { counter.run(asking).await }
-    });
-    let gives_up = Tool::new("gives up", async |cx: Context| {
-        let asking = cx.elicit::<Name>("name", "What is your name?");
-        let answer = tokio::time::timeout(Duration::from_secs(1), asking).await;
-        if answer.is_err() {
-            "gave up"
-        } else {
-            "was answered"
-        }
-    });
-    let concurrent = Tool::new("concurrent", move || {
-        let finish = finish.clone();
-        async move {
-            finish.notified().await;
-            "concurrent"
-        }
-    });
-    Server::new("upstream", "1.0.0")
-        .tool(Tool::new("echo", async |Args(name): Args<Name>| name.name))
-        .tool(slow)
-        .tool(noisy)
-        .tool(ask)
-        .tool(gives_up)
-        .tool(concurrent)
-}
-
-fn bridge(server: Server, version: &'static str, records: Records) -> Bridge {
+fn bridge(counters: ServerCounters, upstream: Upstream, connections: Connections) -> Bridge {
     let target = Target::new("upstream", move |_| {
-        let (near, far) = wire::memory();
-        tokio::spawn(server.clone().serve(far));
-        let (recording, record) = RecordingWire::new(near);
-        records.lock().unwrap().push(record);
-        Ok(Client::from_wire(recording).protocol_version(version))
+        Ok(connections.connect(&counters, upstream))
     });
     Bridge::builder(target).park_timeout(PARK_TIMEOUT).build()
 }
@@ -315,15 +226,32 @@ fn connect(front: Front, bridge: &Bridge, service: &HttpService) -> ClientBuilde
     connect.protocol_version(front.version())
 }
 
-fn sent(records: &Records, method: &str) -> Vec<Value> {
-    let records = records.lock().unwrap();
-    let frames = records.iter().flat_map(WireRecord::sent);
-    frames.filter(|frame| frame["method"] == method).collect()
+/// Returns the ids of the calls of a tool, each with the record of its connection.
+fn called(connections: &Connections, tool: &str) -> Vec<(Value, WireRecord)> {
+    let mut calls = Vec::new();
+    for record in connections.records() {
+        let messages = record.received().into_iter();
+        let of_tool =
+            messages.filter(|it| it["method"] == "tools/call" && it["params"]["name"] == tool);
+        calls.extend(of_tool.map(|call| (call["id"].clone(), record.clone())));
+    }
+    calls
 }
 
-/// Returns the ids of the calls of a tool.
-fn called(records: &Records, tool: &str) -> Vec<Value> {
-    let calls = sent(records, "tools/call").into_iter();
-    let of_tool = calls.filter(|call| call["params"]["name"] == tool);
-    of_tool.map(|call| call["id"].clone()).collect()
+/// Returns the ids of the calls whose responses were closed before their end.
+fn closed(record: &WireRecord) -> Vec<Value> {
+    let closed = record.events().into_iter().filter_map(|event| match event {
+        RecordedEvent::Closed(request) | RecordedEvent::Reset(request) => Some(request.json()),
+        _ => None,
+    });
+    let calls = closed.filter(|request| request["method"] == "tools/call");
+    calls.map(|request| request["id"].clone()).collect()
 }
+
+fn answers(record: &WireRecord, id: &Value) -> Vec<Value> {
+    let mut sent = record.sent();
+    sent.retain(|it| it["id"] == *id && it.get("method").is_none());
+    sent
+}
+
+pub(crate) const PARK_TIMEOUT: Duration = Duration::from_secs(30);

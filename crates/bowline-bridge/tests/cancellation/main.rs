@@ -1,5 +1,8 @@
-//! The cancellation matrix with a bridge in the middle: each way to abandon a call × each front × each era of the
-//! upstream. What the bridge sends to the upstream is recorded at the upstream's wire.
+//! The cancellation matrix with a bridge in the middle: each way to abandon a call × each front × each upstream. What
+//! the upstream gets is recorded at its end of the wire.
+//!
+//! `cargo test -p scenarios --test matrix` runs the same cells, each in a process of its own, and writes the table
+//! in `scenarios/CANCELLATION.md`.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -9,16 +12,43 @@
 )]
 
 mod cell;
+mod column;
+mod server;
 mod ways;
 
-use cell::{Cell, Front, LEGACY, MODERN};
+use column::{Front, LEGACY, MODERN, Upstream};
+use ways::Way;
 
-/// Runs one way in each cell.
-async fn in_each_cell(way: impl AsyncFn(Cell)) {
-    for front in Front::ALL {
-        for upstream in [MODERN, LEGACY] {
-            println!("{front:?}, upstream at {upstream}"); // shown if it fails
-            way(Cell::open(*front, upstream).await).await;
+const _: () = assert!(Upstream::ALL.len() == 4, "each has a test below");
+
+/// Runs each way with each front.
+async fn run_all(upstream: Upstream) {
+    for way in Way::ALL {
+        for front in Front::ALL {
+            if way.not_applicable(*front, upstream).is_none() {
+                println!("{}: {front}, upstream {upstream}", way.name); // shown if it fails
+                way.run(*front, upstream).await;
+            }
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abandoned_call_is_cancelled_at_a_modern_upstream_over_a_wire() {
+    run_all(Upstream::Wire(MODERN)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abandoned_call_is_cancelled_at_a_legacy_upstream_over_a_wire() {
+    run_all(Upstream::Wire(LEGACY)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abandoned_call_is_cancelled_at_a_modern_upstream_over_http() {
+    run_all(Upstream::Http(MODERN)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abandoned_call_is_cancelled_at_a_legacy_upstream_over_http() {
+    run_all(Upstream::Http(LEGACY)).await;
 }

@@ -1,201 +1,291 @@
-//! The ways to abandon a call.
+//! The rows: the ways to abandon a call.
 
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use bowline::Error;
+use bowline::client::ChangeFilter;
 use bowline::testing::{HandlerCounter, eventually};
+use tokio::time::Instant;
 
-use crate::cell::{LEGACY, PARK_TIMEOUT};
-use crate::in_each_cell;
+use super::cell::{Cell, PARK_TIMEOUT};
+use super::column::{Front, Upstream};
 
-#[tokio::test(start_paused = true)]
-async fn a_call_that_was_never_polled_leaves_nothing_or_is_cancelled() {
-    in_each_cell(async |cell| {
-        drop(cell.client.call_tool("slow", ()).start());
-
-        // Whether it was sent depends on the wire; what was sent is cancelled.
-        cell.client.list_tools().await.unwrap();
-        let counts = || cell.handlers.counts();
-        assert!(eventually(|| counts().started == counts().dropped).await);
-        cell.end().await;
-    })
-    .await;
+/// A way to abandon a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way {
+    pub(crate) name: &'static str,
+    run: fn(Cell) -> Pin<Box<dyn Future<Output = ()>>>,
+    not_applicable: fn(Front, Upstream) -> Option<&'static str>,
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_dropped_call_is_cancelled_once() {
-    in_each_cell(async |cell| {
-        let call = cell.in_flight("slow").await;
-
-        drop(call);
-
-        cell.expect_cancel("slow").await;
-        cell.end().await;
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_dropped_while_notifications_stream_is_cancelled_once() {
-    in_each_cell(async |cell| {
-        let seen = HandlerCounter::default();
-        let counter = seen.clone();
-        let call = cell.client.call_tool("noisy", ()).on_progress(move |_| {
-            let mut counts = counter.counts();
-            counts.started += 1;
-            counter.set(counts);
-        });
-        let mut call = cell.poll_into_handler(call.start()).await;
-        tokio::select! {
-            reply = &mut call => panic!("the call ended: {reply:?}"),
-            _ = seen.wait_for(|counts| counts.started >= 3) => {}
+/// Creates a row from its name and the function that runs it in a cell.
+macro_rules! way {
+    ($name:literal, $run:ident) => {
+        way!($name, $run, |_, _| None)
+    };
+    ($name:literal, $run:ident, $not_applicable:expr) => {
+        Way {
+            name: $name,
+            run: |cell| Box::pin($run(cell)),
+            not_applicable: $not_applicable,
         }
-
-        drop(call);
-
-        cell.expect_cancel("noisy").await;
-        cell.end().await;
-    })
-    .await;
+    };
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_call_that_loses_against_a_timeout_of_the_program_is_cancelled_once() {
-    in_each_cell(async |cell| {
-        let call = cell.client.call_tool("slow", ()).start();
-
-        let lost = tokio::time::timeout(Duration::from_secs(1), call).await;
-
-        assert!(lost.is_err());
-        cell.expect_cancel("slow").await;
-        cell.end().await;
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_whose_own_timeout_elapses_is_cancelled_once_with_that_reason() {
-    in_each_cell(async |cell| {
-        let slow = || cell.client.call_tool("slow", ());
-
-        let timed_out = slow().timeout(Duration::from_secs(1)).await;
-
-        assert!(
-            matches!(timed_out, Err(Error::Timeout { .. })),
-            "{timed_out:?}"
-        );
-        let reason = cell.expect_cancel("slow").await;
-        if cell.front.carries_reason() {
-            assert_eq!(reason, "timed out after 1s");
-        }
-        cell.end().await;
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_whose_idle_timeout_elapses_is_cancelled_once() {
-    in_each_cell(async |cell| {
-        let slow = cell.client.call_tool("slow", ());
-
-        let timed_out = slow.idle_timeout(Duration::from_secs(1)).await;
-
-        assert!(
-            matches!(timed_out, Err(Error::Timeout { .. })),
-            "{timed_out:?}"
-        );
-        cell.expect_cancel("slow").await;
-        cell.end().await;
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_cancelled_with_a_reason_passes_it_on_where_the_wire_carries_one() {
-    in_each_cell(async |cell| {
-        let call = cell.in_flight("slow").await;
-
-        call.cancel("changed my mind");
-
-        let reason = cell.expect_cancel("slow").await;
-        if cell.front.carries_reason() {
-            assert_eq!(reason, "changed my mind");
-        }
-        cell.end().await;
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_client_that_is_dropped_cancels_its_calls() {
-    in_each_cell(async |cell| {
-        let call = cell.in_flight("slow").await;
-
-        cell.end_by_dropping_client(call).await;
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lost_upstream_fails_its_calls_with_its_name_and_the_next_call_works() {
-    in_each_cell(async |mut cell| {
-        let call = cell.in_flight("slow").await;
-
-        cell.cut();
-
-        for error in [
-            call.await.unwrap_err().to_string(),
-            cell.concurrent_error().await,
-        ] {
-            assert!(error.contains("upstream `upstream`"), "{error}");
-        }
-        cell.end_after_loss().await;
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_that_is_dropped_while_the_client_is_asked_is_cancelled_if_it_runs() {
-    in_each_cell(async |cell| {
-        if cell.front.version() == "2024-11-05" {
-            return cell.end().await; // has no elicitation
-        }
-        let mut call = cell.client.call_tool("ask", ()).start();
-        tokio::select! {
-            reply = &mut call => panic!("the call ended: {reply:?}"),
-            _ = cell.host.wait_for(|counts| counts.started == 1) => {}
-        }
-
-        drop(call);
-
-        cell.host.wait_for(|counts| counts.dropped == 1).await;
-        if cell.upstream == LEGACY {
-            if cell.front.is_modern() {
-                tokio::time::advance(PARK_TIMEOUT).await; // its client cannot be heard before
+impl Way {
+    pub(crate) const ALL: &'static [Self] = &[
+        way!("dropped before its first poll", before_its_first_poll),
+        way!(
+            "dropped after sending, before any response",
+            before_any_response
+        ),
+        way!(
+            "dropped while notifications stream",
+            while_notifications_stream
+        ),
+        way!("`select!` lost", lost_select),
+        way!("`tokio::time::timeout`", outer_timeout),
+        way!("the call's own timeout, idle", idle_timeout),
+        way!("the call's own timeout, total", total_timeout),
+        way!("`call.cancel(reason)`", cancelled),
+        way!("the client is dropped", client_dropped),
+        way!("the server is lost", server_lost),
+        way!("a subscription is dropped", subscription),
+        way!(
+            "dropped while the client is asked",
+            while_asked,
+            |front, _| (!front.has_elicitation()).then_some(NO_ELICITATION)
+        ),
+        way!("a page stream is dropped", pages),
+        way!(
+            "a handler drops its request to the client",
+            server_request,
+            |front, upstream| match front.is_modern() || upstream.is_modern() {
+                true => Some(NO_SERVER_REQUESTS),
+                false => (!front.has_elicitation()).then_some(NO_ELICITATION),
             }
-            cell.expect_cancel("ask").await;
-        } else {
-            // The server has answered, and waits for nothing.
-            assert!(cell.sent("notifications/cancelled").is_empty());
-        }
-        cell.end().await;
-    })
-    .await;
+        ),
+        way!("no timer delays the cancel", without_delay),
+    ];
+
+    /// The reason, by the specification, why this way does not apply; `None` if it does.
+    pub(crate) fn not_applicable(self, front: Front, upstream: Upstream) -> Option<&'static str> {
+        (self.not_applicable)(front, upstream)
+    }
+
+    /// Abandons a call in this way, and asserts the consequences. The clock must be paused.
+    pub(crate) async fn run(self, front: Front, upstream: Upstream) {
+        (self.run)(Cell::open(front, upstream).await).await;
+    }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_question_that_the_handler_drops_is_withdrawn_from_a_legacy_client() {
-    in_each_cell(async |cell| {
-        let can_be_withdrawn = !cell.front.is_modern() && cell.upstream == LEGACY;
-        if !can_be_withdrawn || cell.front.version() == "2024-11-05" {
-            return cell.end().await;
-        }
+async fn before_its_first_poll(cell: Cell) {
+    drop(cell.client.call_tool("slow", ()).start());
 
-        let reply = cell.client.call_tool("gives up", ()).await.unwrap();
-
-        assert_eq!(reply.text(), "gave up");
-        cell.host.wait_for(|counts| counts.dropped == 1).await;
-        cell.end().await;
-    })
-    .await;
+    // Whether it was sent depends on the wire; what was sent is cancelled.
+    cell.client.list_tools().await.unwrap();
+    let counts = || cell.counters.handlers.counts();
+    assert!(eventually(|| counts().started == counts().dropped).await);
+    cell.end().await;
 }
+
+async fn before_any_response(cell: Cell) {
+    let call = cell.in_flight("slow").await;
+
+    drop(call);
+
+    cell.expect_cancel("slow").await;
+    cell.end().await;
+}
+
+async fn while_notifications_stream(cell: Cell) {
+    let seen = HandlerCounter::default();
+    let counter = seen.clone();
+    let call = cell.client.call_tool("noisy", ()).on_progress(move |_| {
+        let mut counts = counter.counts();
+        counts.started += 1;
+        counter.set(counts);
+    });
+    let mut call = cell.poll_into_handler(call.start()).await;
+    tokio::select! {
+        reply = &mut call => panic!("the call ended: {reply:?}"),
+        _ = seen.wait_for(|counts| counts.started >= 3) => {}
+    }
+
+    drop(call);
+
+    cell.expect_cancel("noisy").await;
+    cell.end().await;
+}
+
+async fn lost_select(cell: Cell) {
+    let slow = cell.client.call_tool("slow", ());
+    let handlers = &cell.counters.handlers;
+
+    tokio::select! {
+        reply = slow => panic!("the call ended: {reply:?}"),
+        _ = handlers.wait_for(|counts| counts.started == 1) => {}
+    }
+
+    cell.expect_cancel("slow").await;
+    cell.end().await;
+}
+
+async fn outer_timeout(cell: Cell) {
+    let call = cell.client.call_tool("slow", ()).start();
+
+    let lost = tokio::time::timeout(LIMIT, call).await;
+
+    assert!(lost.is_err());
+    cell.expect_cancel("slow").await;
+    cell.end().await;
+}
+
+async fn idle_timeout(cell: Cell) {
+    let slow = cell.client.call_tool("slow", ());
+
+    let timed_out = slow.idle_timeout(LIMIT).await;
+
+    assert!(
+        matches!(timed_out, Err(Error::Timeout { .. })),
+        "{timed_out:?}"
+    );
+    cell.expect_cancel("slow").await;
+    cell.end().await;
+}
+
+async fn total_timeout(cell: Cell) {
+    let slow = cell.client.call_tool("slow", ());
+
+    let timed_out = slow.timeout(LIMIT).await;
+
+    assert!(
+        matches!(timed_out, Err(Error::Timeout { .. })),
+        "{timed_out:?}"
+    );
+    expect_reason(&cell, "timed out after 1s").await;
+    cell.end().await;
+}
+
+async fn cancelled(cell: Cell) {
+    let call = cell.in_flight("slow").await;
+
+    call.cancel("changed my mind");
+
+    expect_reason(&cell, "changed my mind").await;
+    cell.end().await;
+}
+
+/// Asserts that the reason of the client reaches the server, where both wires carry one.
+async fn expect_reason(cell: &Cell, expected: &str) {
+    let reason = cell.expect_cancel("slow").await;
+    if let (Some(reason), true) = (reason, cell.front.carries_reason()) {
+        assert_eq!(reason, expected);
+    }
+}
+
+async fn client_dropped(cell: Cell) {
+    let call = cell.in_flight("slow").await;
+
+    cell.end_by_dropping_client(call).await;
+}
+
+async fn server_lost(mut cell: Cell) {
+    let call = cell.in_flight("slow").await;
+
+    cell.cut();
+
+    for error in [
+        call.await.unwrap_err().to_string(),
+        cell.concurrent_error().await,
+    ] {
+        assert!(error.contains("upstream `upstream`"), "{error}");
+    }
+    cell.end_after_loss().await;
+}
+
+async fn subscription(cell: Cell) {
+    let filter = ChangeFilter::new().resource("note:1");
+    let subscription = cell.client.subscribe(filter).await.unwrap();
+    let counts = || cell.counters.subscriptions.counts();
+    assert_eq!(counts().started, 1);
+    assert_eq!(counts().dropped + counts().finished, 0);
+
+    drop(subscription);
+
+    assert!(eventually(|| counts().dropped + counts().finished == 1).await);
+    let unsubscribed = usize::from(!cell.upstream.is_modern());
+    assert_eq!(cell.received("resources/unsubscribe"), unsubscribed);
+    cell.end().await;
+}
+
+async fn while_asked(cell: Cell) {
+    let mut call = cell.client.call_tool("ask", ()).start();
+    tokio::select! {
+        reply = &mut call => panic!("the call ended: {reply:?}"),
+        _ = cell.host.wait_for(|counts| counts.started == 1) => {}
+    }
+
+    drop(call);
+
+    cell.host.wait_for(|counts| counts.dropped == 1).await;
+    if cell.upstream.is_modern() {
+        // The server has answered, and waits for nothing.
+        cell.expect_no_cancel();
+    } else {
+        if cell.front.is_modern() {
+            tokio::time::advance(PARK_TIMEOUT).await; // its client cannot be heard before
+        }
+        cell.expect_cancel("ask").await;
+    }
+    cell.end().await;
+}
+
+async fn pages(cell: Cell) {
+    let mut prompts = cell.client.list_prompts().stream();
+    assert!(prompts.next().await.unwrap().is_ok());
+    let handlers = &cell.counters.handlers;
+    {
+        let mut next = pin!(prompts.next());
+        tokio::select! {
+            page = &mut next => panic!("the page arrived: {page:?}"),
+            _ = handlers.wait_for(|counts| counts.started == 1) => {}
+        }
+    }
+
+    drop(prompts);
+
+    handlers.wait_for(|counts| counts.dropped == 1).await;
+    cell.end().await;
+}
+
+async fn server_request(cell: Cell) {
+    let reply = cell.client.call_tool("gives up", ()).await.unwrap();
+
+    assert_eq!(reply.text(), "gave up");
+    cell.host.wait_for(|counts| counts.dropped == 1).await;
+    cell.end().await;
+}
+
+/// With a paused clock, time passes only where a task waits for a timer.
+async fn without_delay(cell: Cell) {
+    let call = cell.in_flight("slow").await;
+    // Until the heads of all responses have arrived, a client may have to wait with the cancel.
+    tokio::time::advance(LIMIT).await;
+    cell.client.list_tools().await.unwrap();
+    let before = Instant::now();
+
+    drop(call);
+
+    let handlers = &cell.counters.handlers;
+    handlers.wait_for(|counts| counts.dropped == 1).await;
+    assert_eq!(before.elapsed(), Duration::ZERO);
+    cell.end().await;
+}
+
+const LIMIT: Duration = Duration::from_secs(1);
+
+const NO_ELICITATION: &str = "the version of the client has no elicitation";
+const NO_SERVER_REQUESTS: &str =
+    "since 2026-07-28 servers send no requests: a question is a result, which cannot be withdrawn";

@@ -53,7 +53,14 @@ pub(crate) fn run_all(middle: &impl Middle) -> Vec<Ran> {
     if let Some(text) = selection() {
         jobs.retain(|job| job.to_string().contains(&text));
     }
-    run(middle, jobs, |_| None, DEADLINE)
+    run(middle, jobs, |_| None, DEADLINE, THREADS)
+}
+
+/// Runs every cancel one after the other, so that the times are those of the middle and not those of other checks.
+pub(crate) fn run_cancels(middle: &impl Middle) -> Vec<Ran> {
+    let mut jobs = Job::all(middle);
+    jobs.retain(|job| job.check == Check::Cancel);
+    run(middle, jobs, |_| None, DEADLINE, 1)
 }
 
 /// Runs jobs that are expected to fail, so most of them wait for their deadline, which is shorter.
@@ -62,7 +69,7 @@ pub(crate) fn run_faulty(
     jobs: Vec<Job>,
     fault: impl Fn(Job) -> Option<Fault> + Sync,
 ) -> Vec<Ran> {
-    run(middle, jobs, fault, Duration::from_secs(1))
+    run(middle, jobs, fault, Duration::from_secs(1), THREADS)
 }
 
 /// The text that selects cells; `None` if all are to be run.
@@ -81,6 +88,7 @@ fn run(
     jobs: Vec<Job>,
     fault: impl Fn(Job) -> Option<Fault> + Sync,
     deadline: Duration,
+    threads: usize,
 ) -> Vec<Ran> {
     let (queue, ran) = (Mutex::new(VecDeque::from(jobs)), Mutex::new(Vec::new()));
     let next = || {
@@ -88,7 +96,7 @@ fn run(
         queue.pop_front()
     };
     std::thread::scope(|scope| {
-        for _ in 0..THREADS {
+        for _ in 0..threads {
             scope.spawn(|| {
                 while let Some(job) = next() {
                     let one = run_alone(middle, job, fault(job), deadline);

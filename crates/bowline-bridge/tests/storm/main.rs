@@ -1,12 +1,12 @@
-//! SIGKILL of servers and clients at random, with a bridge between them: each call gets its own answer, or in time an
-//! error that names the server, and no process is left.
+//! SIGKILL of servers, clients and bridges at random: each call gets its own answer, or in time an error that names what
+//! was lost, and no process is left.
 //!
 //! ```text
 //! cargo test -p bowline-bridge --test storm
 //! STORM_KILLS=2000 STORM_SEED=7 cargo test -p bowline-bridge --test storm
 //! ```
 //!
-//! The servers and some clients are this program, started with an argument.
+//! The servers, some clients and the bridges that are killed are this program, started with an argument.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -21,6 +21,7 @@
 )]
 
 mod children;
+mod killed_bridge;
 mod pause;
 mod roles;
 mod world;
@@ -32,7 +33,8 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["--serve"] => run(roles::serve()),
+        ["--serve", ..] => run(roles::serve()),
+        ["--bridge", upstream, marker] => run(roles::bridge(upstream, marker)),
         ["--call", url] => run(roles::call_for_ever(url)),
         words if words.contains(&"--list") => println!("storm: test"),
         _ => {
@@ -43,6 +45,12 @@ fn main() {
                 let ended = run(world::storm(upstream, kills / 2, seed));
                 println!(
                     "test storm, upstream at {upstream} ... ok ({ended}, {:?})",
+                    started.elapsed()
+                );
+                let started = Instant::now();
+                let ended = run(killed_bridge::storm(upstream, kills.div_ceil(20), seed));
+                println!(
+                    "test storm of bridges, upstream at {upstream} ... ok ({ended}, {:?})",
                     started.elapsed()
                 );
             }

@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use bowline::prelude::*;
+use bowline::seal::Sealer;
+use bowline::wire;
+use bowline_bridge::{Bridge, Target};
 use serde::Deserialize;
 
 use crate::pause::pause;
@@ -16,6 +19,27 @@ struct Echo {
     millis: u64,
 }
 
+#[derive(Deserialize, schemars::JsonSchema)]
+struct Answer {
+    text: String,
+}
+
+/// Serves a bridge over HTTP until it is killed, and prints its URL. The marker is an argument of the servers that it
+/// starts.
+pub(crate) async fn bridge(upstream: &str, marker: &str) {
+    let program = std::env::current_exe().unwrap();
+    let (upstream, marker) = (upstream.to_owned(), marker.to_owned());
+    let target = Target::new("storm", move |_| {
+        let command = wire::Command::new(&program).args(["--serve", &marker]);
+        Ok(Client::spawn(command).protocol_version(&upstream))
+    });
+    // The key is the same for every process.
+    let bridge = Bridge::builder(target).sealer(Sealer::new([7; 32])).build();
+    let bound = bridge.http().bind("127.0.0.1:0").await.unwrap();
+    println!("http://{}/mcp", bound.local_addr());
+    bound.serve().await.unwrap();
+}
+
 /// Serves over stdio, until stdin ends.
 pub(crate) async fn serve() {
     eprintln!("{LAST_WORDS}");
@@ -24,7 +48,12 @@ pub(crate) async fn serve() {
         echo.text
     });
     let wait = Tool::new("wait", async || std::future::pending::<String>().await);
-    let server = Server::new("storm", "1.0.0").tool(echo).tool(wait);
+    let ask = Tool::new("ask", async |cx: Context| {
+        let answer: Answer = cx.elicit("answer", "What is the answer?").await?;
+        Ok::<_, ToolError>(answer.text)
+    });
+    let server = Server::new("storm", "1.0.0");
+    let server = server.tool(echo).tool(wait).tool(ask);
     server.serve_stdio().await.unwrap();
 }
 

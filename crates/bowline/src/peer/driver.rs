@@ -154,10 +154,8 @@ impl Driver {
                     bytes += message.encoded_len();
                     self.receive_message(Ok(message), Some(&request));
                 }
-                WireEvent::Received(Received::TooLong { limit }) => {
-                    let why = format!("message exceeds {limit} bytes");
-                    let error = RpcError::new(ErrorCode::INVALID_REQUEST, why);
-                    self.receive_malformed(Malformed::Request { id: None, error }, None);
+                WireEvent::Received(Received::TooLong { limit, response_to }) => {
+                    self.receive_too_long(limit, response_to);
                 }
                 WireEvent::Received(Received::End) => {
                     self.input_ended();
@@ -265,6 +263,22 @@ impl Driver {
             .lock()
             .mux
             .handle_malformed(malformed);
+    }
+
+    /// Handles a message that was not kept. If it is a response, its call would otherwise wait for its deadline.
+    fn receive_too_long(&mut self, limit: usize, response_to: Option<RequestId>) {
+        let malformed = match response_to {
+            Some(id) => Malformed::Response {
+                id: Some(id),
+                why: "message exceeds the limit of the wire",
+            },
+            None => {
+                let why = format!("message exceeds {limit} bytes");
+                let error = RpcError::new(ErrorCode::INVALID_REQUEST, why);
+                Malformed::Request { id: None, error }
+            }
+        };
+        self.receive_malformed(malformed, None);
     }
 
     fn request_failed(&mut self, id: &RequestId, error: Error) {

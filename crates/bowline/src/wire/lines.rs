@@ -11,12 +11,14 @@ use memchr::memchr;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 
+use super::long_line::LongLine;
 use super::{Received, Wire};
+use crate::RequestId;
 
 /// A wire over a byte stream, with one message per line.
 ///
-/// A line longer than the limit (default 16 MiB) is skipped, and the wire stays open. Blank lines are ignored. A line
-/// ends in LF or CRLF.
+/// A line longer than the limit (default 16 MiB) is skipped, and the wire stays open; if it is a response, its call
+/// fails. Blank lines are ignored. A line ends in LF or CRLF.
 ///
 /// # Examples
 ///
@@ -184,8 +186,8 @@ struct LineSplitter {
     /// The length of the prefix of the buffer that contains no newline.
     scanned: usize,
     limit: usize,
-    /// Whether the current line is too long and is being discarded.
-    skipping: bool,
+    /// The current line, if it is too long and is being discarded.
+    skipped: Option<LongLine>,
 }
 
 impl LineSplitter {
@@ -194,7 +196,7 @@ impl LineSplitter {
             buffer: BytesMut::new(),
             scanned: 0,
             limit,
-            skipping: false,
+            skipped: None,
         }
     }
 
@@ -205,11 +207,16 @@ impl LineSplitter {
             };
             let line = self.take_line(end);
             self.scanned = 0;
-            if std::mem::take(&mut self.skipping) {
-                continue; // the end of a line that was already reported as too long
+            if let Some(mut skipped) = self.skipped.take() {
+                skipped.push(&line);
+                match skipped.end() {
+                    Some(id) => return Some(self.too_long(Some(id))),
+                    None => continue, // it was reported before
+                }
             }
             if line.len() > self.limit {
-                return Some(Received::TooLong { limit: self.limit });
+                let (line, id) = LongLine::start(&line);
+                return Some(self.too_long(id.or_else(|| line.end())));
             }
             if !line.trim_ascii().is_empty() {
                 return Some(Received::Frame(line));
@@ -237,9 +244,11 @@ impl LineSplitter {
         end
     }
 
-    /// Discards a line that is too long as it is received, and reports it once.
+    /// Discards a line that is too long as it is received, and reports it at once: it may never end. If its end shows
+    /// that it is a response, it is reported again then.
     fn check_length(&mut self) -> Option<Received> {
-        if self.skipping {
+        if let Some(skipped) = &mut self.skipped {
+            skipped.push(&self.buffer);
             self.buffer.clear();
             self.scanned = 0;
             return None;
@@ -247,17 +256,25 @@ impl LineSplitter {
         if self.buffer.len() <= self.limit {
             return None;
         }
+        let (skipped, id) = LongLine::start(&self.buffer);
         self.buffer = BytesMut::new();
         self.scanned = 0;
-        self.skipping = true;
-        Some(Received::TooLong { limit: self.limit })
+        self.skipped = Some(skipped);
+        Some(self.too_long(id))
+    }
+
+    fn too_long(&self, response_to: Option<RequestId>) -> Received {
+        Received::TooLong {
+            limit: self.limit,
+            response_to,
+        }
     }
 
     /// Handles the end of the stream: the rest is a last line without a newline.
     fn end(&mut self) -> Received {
         let rest: Bytes = std::mem::take(&mut self.buffer).freeze();
         self.scanned = 0;
-        if self.skipping || rest.trim_ascii().is_empty() {
+        if self.skipped.is_some() || rest.trim_ascii().is_empty() {
             return Received::End;
         }
         Received::Frame(rest)

@@ -13,6 +13,8 @@ pub(crate) use engine_wire::{EngineWire, WireEvent};
 mod lines;
 pub use lines::Lines;
 
+mod long_line;
+
 mod memory;
 pub use memory::{Memory, memory};
 
@@ -31,7 +33,7 @@ use std::task::{Context, Poll};
 pub use bowline_core::Message;
 use bytes::Bytes;
 
-use crate::Error;
+use crate::{Error, RequestId};
 
 /// A duplex transport of JSON-RPC messages: a pipe, a socket, an in-memory queue.
 ///
@@ -116,6 +118,8 @@ pub enum Received {
     TooLong {
         /// The limit, in bytes.
         limit: usize,
+        /// The id of the request that the frame answers, if it is known. Its call fails.
+        response_to: Option<RequestId>,
     },
     /// The peer closed the wire.
     End,

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use crate::handlers::{HandlerStep, Job, OWN_ANSWER_ONLY, ReleaseGate, sleep_ms};
 use crate::http_frontend::Connector;
 use crate::invariants::{ABANDONED_HANDLERS_STOP, MAX_CALL_SECONDS};
+use crate::scene::BATCH_PARTY as PARTY;
 use crate::schedule::CANCELS_MAY_OVERTAKE;
 use crate::schedule_log::ScheduleLog;
 use crate::seeded_random::SeededRandom;
@@ -391,6 +392,5 @@ fn encode(value: &Value) -> Bytes {
     }
 }
 
-pub(crate) const PARTY: char = 'r';
 /// More messages than a server queues for one client.
 const FLOOD_SIZE: usize = 1_100;

@@ -10,14 +10,18 @@ use std::time::Duration;
 
 use bowline::Server;
 use bowline::http::HttpService;
+use bowline::http::client::{HttpStream, HyperClient};
+use bowline::http::legacy::Legacy;
 use bowline::http::server::HttpBody;
+use bowline_core::era::{Dialects, HttpTransportKind};
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response};
+use http::{HeaderValue, Method, Request, Response, Uri};
 use http_body_util::Empty;
 use hyper::body::Incoming;
 use tower_service::Service;
 
 use crate::network::{Network, PipeEnd, PipeId};
+use crate::scene::{ScheduleConfig, TransportKind};
 
 /// Routes requests to the current service. Clones share it.
 #[derive(Clone)]
@@ -156,12 +160,34 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
+    /// Returns a client that sends its requests over this connector.
+    pub(crate) fn http_client(self, transport: TransportKind) -> HyperClient {
+        let connect = move |_: Uri| {
+            let connecting = self.clone().connect();
+            async { Ok(HttpStream::new(connecting.await)) }
+        };
+        match transport {
+            TransportKind::Http2 => HyperClient::with_http2_connector(connect),
+            TransportKind::Http1 | TransportKind::Lines => HyperClient::with_connector(connect),
+        }
+    }
+
     pub(crate) async fn connect(self) -> PipeEnd {
         self.network.wait_to_connect().await;
         let (near, far) = self.network.pipe(self.party);
         self.frontend.serve(self.party, far);
         near
     }
+}
+
+/// Creates the service of a server for the version of the schedule.
+pub(crate) fn service(server: &Server, config: ScheduleConfig) -> HttpService {
+    if !config.is_http_sse() {
+        return server.http();
+    }
+    let oldest = Dialects::only(|it| it.http.transport == HttpTransportKind::HttpSse);
+    let legacy = Legacy::sessions().http_sse();
+    server.http().versions(oldest).legacy(legacy)
 }
 
 /// Longer than any schedule, so that requests in flight at the shutdown of their connection are finished.

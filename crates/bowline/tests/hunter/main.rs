@@ -29,103 +29,44 @@ mod network;
 mod scene;
 mod schedule;
 mod schedule_log;
+mod seed_runner;
 mod seeded_random;
 mod test_setup;
 mod tracked_call;
 mod traffic_monitor;
 mod update_listener;
 
-use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Once;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Instant;
-
 use scene::{SCENES, Scene, ScheduleConfig};
 use schedule::Schedule;
 use schedule_log::ScheduleLog;
+use seed_runner::{Hunt, ScheduleResult};
 use seeded_random::SeededRandom;
 use test_setup::TestSetup;
 
-/// The result of the schedule of one seed.
-struct ScheduleResult {
-    trace: Vec<String>,
-    violations: Vec<String>,
-}
-
-thread_local! {
-    /// The number of panics on this thread, including those in tasks, which the runtime catches.
-    static PANICS: Cell<usize> = const { Cell::new(0) };
-}
-
-fn count_panics() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let report = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| {
-            PANICS.with(|panics| panics.set(panics.get() + 1));
-            report(panic);
-        }));
-    });
-}
-
 /// Runs the schedule of one seed to its end.
 fn run_schedule(seed: u64, has_trace: bool) -> ScheduleResult {
-    count_panics();
-    let panics = PANICS.get();
     let random = SeededRandom::new(seed);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        // The number of tasks that are polled between two steps of the schedule.
-        .event_interval(*random.pick(&[1, 2, 5, 61]))
-        .build()
-        .unwrap();
+    let runtime = seed_runner::runtime(&random);
     let config = ScheduleConfig::of(seed, &random);
     let log = runtime.block_on(async { ScheduleLog::new(config, has_trace) });
-    let finished = catch_unwind(AssertUnwindSafe(|| {
-        runtime.block_on(async {
-            let setup = TestSetup::connect(config, random, log.clone()).await;
-            let mut schedule = Schedule::new(setup);
-            schedule.run().await;
-            schedule.finish().await;
-        });
-    }));
-    drop(runtime);
-    let mut violations = log.violations();
-    if finished.is_err() || PANICS.get() > panics {
-        violations.push("nothing panics".to_owned());
-    }
-    ScheduleResult {
-        trace: log.trace(),
-        violations,
-    }
+    seed_runner::run_to_end(runtime, &log, async {
+        let setup = TestSetup::connect(config, random, log.clone()).await;
+        let mut schedule = Schedule::new(setup);
+        schedule.run().await;
+        schedule.finish().await;
+    })
 }
 
-/// Runs a seed; if it violates invariants, runs it again with a trace and returns the report.
-fn run_and_report(seed: u64) -> Option<String> {
-    let ScheduleResult { violations, .. } = run_schedule(seed, false);
-    if violations.is_empty() {
-        return None;
-    }
-    let trace = run_schedule(seed, true).trace;
-    Some(format!(
-        "\n{}\n\nseed {seed}, scene {}, violates:\n  {}\n\nto repeat it: cargo xtask hunt --from {seed} --seeds 1\n",
-        trace.join("\n"),
-        Scene::of(seed).name,
-        violations.join("\n  "),
-    ))
-}
+const HUNT: Hunt = Hunt {
+    scene: |seed| Scene::of(seed).name,
+    scenes: SCENES.len(),
+    run: run_schedule,
+    command: "cargo xtask hunt",
+};
 
 /// Runs [`SCHEDULES_PER_SCENE`] seeds of a scene, up to the first violation.
 fn hunt_in(scene: &str) {
-    let first = SCENES.iter().position(|it| it.name == scene).unwrap();
-    let seeds = (first as u64..).step_by(SCENES.len());
-    for seed in seeds.take(SCHEDULES_PER_SCENE) {
-        if let Some(report) = run_and_report(seed) {
-            panic!("{report}");
-        }
-    }
+    HUNT.run_scene(scene, SCHEDULES_PER_SCENE);
 }
 
 #[test]
@@ -213,86 +154,8 @@ fn a_seed_always_produces_the_same_schedule() {
 /// one seed of each scene.
 #[test]
 fn the_invariants_hold_for_the_selected_seeds() {
-    let variable = |name: &str| std::env::var(name).ok();
-    let number = |name: &str| variable(name).map(|text| text.parse::<u64>().unwrap());
-    let from = number("BOWLINE_HUNT_FROM").unwrap_or(2_000_000);
-    let end = from + number("BOWLINE_HUNT_SEEDS").unwrap_or(SCENES.len() as u64);
-    let queue = SeedQueue {
-        next: AtomicU64::new(from),
-        end,
-        scenes: variable("BOWLINE_HUNT_SCENES"),
-        max_failed: number("BOWLINE_HUNT_MAX_BROKEN").unwrap_or(1),
-        failed: AtomicU64::new(0),
-        finished: AtomicU64::new(0),
-    };
-    if let Some(scenes) = &queue.scenes {
-        let unknown = scenes
-            .split(',')
-            .find(|name| SCENES.iter().all(|it| it.name != *name));
-        assert_eq!(unknown, None, "unknown scene");
-    }
-    let started = Instant::now();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| queue.run());
-        }
-    });
-    let finished = queue.finished.into_inner();
-    let seconds = started.elapsed().as_secs_f64();
-    let failed = queue.failed.into_inner();
-    eprintln!(
-        "{finished} schedules in {seconds:.1} s on {threads} threads, {:.0} a second; {failed} violate an invariant",
-        finished as f64 / seconds
-    );
-    assert_eq!(failed, 0, "seeds that violate an invariant");
-    if end - from == 1 {
-        eprintln!("{}", run_schedule(from, true).trace.join("\n"));
-    }
+    HUNT.run_selected();
 }
 
-/// Distributes seeds among threads.
-struct SeedQueue {
-    next: AtomicU64,
-    end: u64,
-    /// Names of scenes, separated by commas.
-    scenes: Option<String>,
-    max_failed: u64,
-    failed: AtomicU64,
-    finished: AtomicU64,
-}
-
-impl SeedQueue {
-    /// Runs seeds until the queue is empty or `max_failed` of them have violated an invariant.
-    fn run(&self) {
-        while self.failed.load(Relaxed) < self.max_failed {
-            let seed = self.next.fetch_add(1, Relaxed);
-            if seed >= self.end {
-                return;
-            }
-            if !self.is_selected(seed) {
-                continue;
-            }
-            if let Some(report) = run_and_report(seed) {
-                self.failed.fetch_add(1, Relaxed);
-                eprintln!("{report}");
-            }
-            let finished = self.finished.fetch_add(1, Relaxed) + 1;
-            if finished.is_multiple_of(REPORT_INTERVAL) {
-                eprintln!("{finished} schedules finished, up to seed {seed}");
-            }
-        }
-    }
-
-    fn is_selected(&self, seed: u64) -> bool {
-        let Some(scenes) = &self.scenes else {
-            return true;
-        };
-        scenes.split(',').any(|name| name == Scene::of(seed).name)
-    }
-}
-
-/// The number of schedules between two progress lines.
-const REPORT_INTERVAL: u64 = 10_000;
 /// More than ten thousand schedules for all scenes together.
 const SCHEDULES_PER_SCENE: usize = 720;

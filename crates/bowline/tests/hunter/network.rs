@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bowline::wire::Lines;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -487,6 +488,12 @@ impl AsyncWrite for PipeEnd {
 }
 
 impl PipeEnd {
+    /// Returns a wire with one message on each line.
+    pub(crate) fn into_lines(self) -> Lines {
+        let (read, write) = tokio::io::split(self);
+        Lines::new(read, write)
+    }
+
     pub(crate) fn pipe(&self) -> PipeId {
         PipeId(self.incoming & !1)
     }

@@ -232,4 +232,6 @@ impl fmt::Display for ScheduleConfig {
     }
 }
 
-const FULL_CAPACITY: usize = 1024 * 1024;
+/// The name of the client that posts batches.
+pub(crate) const BATCH_PARTY: char = 'r';
+pub(crate) const FULL_CAPACITY: usize = 1024 * 1024;

@@ -43,6 +43,8 @@ struct LogState {
     repeats: usize,
     /// The number of running handlers by tag, 0 for those that have ended.
     handlers: BTreeMap<String, usize>,
+    /// The number of times that a handler was started, by tag.
+    starts: BTreeMap<String, usize>,
     violations: Vec<String>,
     allowed: BTreeSet<AllowedFailure>,
     /// The number of resource changes announced so far.
@@ -76,6 +78,7 @@ impl ScheduleLog {
             trace: Vec::new(),
             repeats: 0,
             handlers: BTreeMap::new(),
+            starts: BTreeMap::new(),
             violations: Vec::new(),
             allowed: BTreeSet::new(),
             changes: 0,
@@ -121,7 +124,10 @@ impl ScheduleLog {
     /// Counts a handler of the call with this tag as running until the guard is dropped.
     pub(crate) fn handler_started(&self, tag: &str) -> HandlerGuard {
         self.note(format_args!("{tag} handler starts"));
-        *self.lock().handlers.entry(tag.to_owned()).or_default() += 1;
+        let mut state = self.lock();
+        *state.handlers.entry(tag.to_owned()).or_default() += 1;
+        *state.starts.entry(tag.to_owned()).or_default() += 1;
+        drop(state);
         HandlerGuard {
             log: self.clone(),
             tag: tag.to_owned(),
@@ -160,7 +166,12 @@ impl ScheduleLog {
 
     /// Returns whether a handler has ever started for the call with this tag.
     pub(crate) fn has_handler_started(&self, tag: &str) -> bool {
-        self.lock().handlers.contains_key(tag)
+        self.handler_starts(tag) > 0
+    }
+
+    /// Returns how many times a handler was started for the call with this tag.
+    pub(crate) fn handler_starts(&self, tag: &str) -> usize {
+        self.lock().starts.get(tag).copied().unwrap_or_default()
     }
 
     pub(crate) fn allow(&self, failure: AllowedFailure) {

@@ -2,19 +2,13 @@
 
 use std::time::Duration;
 
-use bowline::http::HttpService;
-use bowline::http::client::{HttpStream, HyperClient};
-use bowline::http::legacy::Legacy;
 use bowline::peer::Peer;
-use bowline::wire::Lines;
 use bowline::{Client, Server};
-use bowline_core::era::{Dialects, HttpTransportKind};
-use http::Uri;
 
 use crate::batch_client::BatchClient;
 use crate::handlers::{self, ReleaseGate};
-use crate::http_frontend::{Connector, HttpFrontend};
-use crate::network::{Network, PipeEnd};
+use crate::http_frontend::{Connector, HttpFrontend, service};
+use crate::network::Network;
 use crate::scene::{Fault, ScheduleConfig, TransportKind};
 use crate::schedule_log::ScheduleLog;
 use crate::seeded_random::SeededRandom;
@@ -79,20 +73,12 @@ impl TestSetup {
         let (connect, server_end) = match self.config.transport {
             TransportKind::Lines => {
                 let (near, far) = self.network.pipe(name);
-                let (server_end, serving) = self.server.clone().serve_counted(lines(far));
+                let (server_end, serving) = self.server.clone().serve_counted(far.into_lines());
                 tokio::spawn(serving);
-                (Client::from_wire(lines(near)), Some(server_end))
+                (Client::from_wire(near.into_lines()), Some(server_end))
             }
             transport => {
-                let connector = self.connector(name);
-                let connector = move |_: Uri| {
-                    let connecting = connector.clone().connect();
-                    async { Ok(HttpStream::new(connecting.await)) }
-                };
-                let send = match transport {
-                    TransportKind::Http2 => HyperClient::with_http2_connector(connector),
-                    _ => HyperClient::with_connector(connector),
-                };
+                let send = self.connector(name).http_client(transport);
                 (
                     Client::connect("http://localhost/mcp").http_client(send),
                     None,
@@ -129,18 +115,4 @@ impl TestSetup {
         self.server.shut_down(grace);
         self.frontend.shut_down(grace);
     }
-}
-
-fn service(server: &Server, config: ScheduleConfig) -> HttpService {
-    if !config.is_http_sse() {
-        return server.http();
-    }
-    let oldest = Dialects::only(|it| it.http.transport == HttpTransportKind::HttpSse);
-    let legacy = Legacy::sessions().http_sse();
-    server.http().versions(oldest).legacy(legacy)
-}
-
-fn lines(end: PipeEnd) -> Lines {
-    let (read, write) = tokio::io::split(end);
-    Lines::new(read, write)
 }

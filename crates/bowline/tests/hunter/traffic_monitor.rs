@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::batch_client::PARTY as BATCH_CLIENT;
 use crate::network::FlowDirection;
-use crate::scene::{Fault, ScheduleConfig, TransportKind};
+use crate::scene::{BATCH_PARTY, Fault, ScheduleConfig, TransportKind};
 use crate::schedule_log::{AllowedFailure, ScheduleLog};
 
 /// Finds messages in a stream of bytes.
@@ -162,7 +161,7 @@ impl TrafficMonitor {
                 true => self.log.allows(AllowedFailure::Replay),
                 false => self.log.allows_any_failure(),
             };
-            if request.cancelled > request.sent && !is_excused && party != BATCH_CLIENT {
+            if request.cancelled > request.sent && !is_excused && party != BATCH_PARTY {
                 let invariant = "only a request that was sent is cancelled, and only once";
                 self.log.violation(invariant, message);
             }
@@ -215,7 +214,7 @@ impl TrafficMonitor {
         };
         // The answer to one request of a batch may be ready and wait for the others. The batch client checks its
         // answers itself.
-        let may_have_waited = party == BATCH_CLIENT && message["method"].is_null();
+        let may_have_waited = party == BATCH_PARTY && message["method"].is_null();
         // A message that the server started to write before the cancel is completed after it.
         let is_never_partial =
             self.config.has_full_capacity() && self.config.fault != Fault::StalledReader;

@@ -4,4 +4,5 @@ mod fake;
 mod keepers;
 mod notifications;
 mod simulation;
+mod tasks;
 mod threads;

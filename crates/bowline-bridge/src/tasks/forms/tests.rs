@@ -17,9 +17,13 @@ fn dialect(version: &str) -> &'static Dialect {
 }
 
 fn offer(capabilities: &Value, server: &str, client: &str) -> Value {
+    offer_with(ParkedCallForm::Retry, capabilities, server, client)
+}
+
+fn offer_with(form: ParkedCallForm, capabilities: &Value, server: &str, client: &str) -> Value {
     let discovered = json(json!({"capabilities": capabilities, "x": 1}));
     let mut object = Object::read(&discovered).unwrap();
-    convert_offer(&mut object, dialect(server), dialect(client));
+    convert_offer(&mut object, dialect(server), dialect(client), form);
     let converted = value(&object.to_json());
     assert_eq!(converted["x"], 1);
     converted["capabilities"].clone()
@@ -47,6 +51,19 @@ fn a_client_is_offered_tasks_in_the_form_of_its_version() {
         offer(&json!({"tasks": {"list": {}}}), legacy, modern),
         json!({})
     );
+}
+
+#[test]
+fn a_modern_client_is_offered_tasks_of_any_legacy_server_if_parked_calls_are_tasks() {
+    let (modern, legacy, old) = ("2026-07-28", "2025-11-25", "2025-06-18");
+    let (none, extension) = (json!({}), json!({"extensions": {EXTENSION: {}}}));
+    let offer = |server, client| offer_with(ParkedCallForm::Task, &none, server, client);
+
+    assert_eq!(offer(legacy, modern), extension);
+    assert_eq!(offer(old, modern), extension);
+    assert_eq!(offer(modern, modern), none);
+    assert_eq!(offer(modern, legacy), none);
+    assert_eq!(offer(old, legacy), none);
 }
 
 #[test]

@@ -366,6 +366,19 @@ mod tests {
         (address, waiting, listener)
     }
 
+    #[tokio::test]
+    async fn connections_have_no_delay() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+
+        let mut connector = TcpConnector::new(None, Duration::from_secs(60));
+        let connected = connector.call(format!("http://{address}/").parse().unwrap());
+
+        // Otherwise a cancel that follows its request waits until the peer acknowledges the request, up to 40 ms.
+        let stream = connected.await.unwrap().stream;
+        assert!(stream.inner().nodelay().unwrap());
+    }
+
     #[cfg(target_os = "linux")] // where a full accept queue ignores SYNs
     #[tokio::test]
     async fn an_address_that_never_answers_leaves_time_for_the_next() {

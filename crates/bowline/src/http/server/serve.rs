@@ -460,6 +460,16 @@ mod tests {
     use super::*;
     use crate::Server;
 
+    #[tokio::test]
+    async fn connections_have_no_delay() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+
+        let (accepted, _near) = tokio::join!(accept(&listener), TcpStream::connect(address));
+
+        assert!(accepted.nodelay().unwrap());
+    }
+
     #[tokio::test(start_paused = true)]
     async fn health_requests_keep_an_http2_connection_open() {
         let service = Server::new("health", "1").http();
