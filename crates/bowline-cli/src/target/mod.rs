@@ -20,8 +20,8 @@ use bowline_recording::Mock;
 
 use crate::child_stderr::StderrWriter;
 use crate::failure::Failure;
-use crate::mock::open_recording;
 use crate::interrupt::until_interrupted;
+use crate::mock::open_recording;
 use crate::output::visible_line;
 use crate::redact::{redact_url, redact_words};
 use crate::sign_in::{SignIn, SignInWhenRefused};
