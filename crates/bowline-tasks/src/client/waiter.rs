@@ -85,7 +85,10 @@ impl<'a> Waiter<'a> {
     ///
     /// Safe: answers that were not sent are kept in the task.
     pub(super) async fn run(&mut self) -> Result<Json> {
-        self.first_state().await?;
+        // Another wait may have received the end.
+        if self.task.outcome().is_none() {
+            self.first_state().await?;
+        }
         match self.task.outcome() {
             Some(outcome) => outcome,
             // Boxed: most of what it needs is not needed for a short task.
