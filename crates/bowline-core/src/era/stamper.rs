@@ -68,7 +68,7 @@ impl Stamper {
         match merged.filter(|merged| merged.of_request == meta) {
             Some(merged) => Stamped {
                 method: request.method.clone(),
-                params: Some(with_meta(&request.params, &meta, merged.with_envelope)),
+                params: Some(with_meta(&request.params, &meta, &merged.with_envelope)),
             },
             None => {
                 let stamped = modern::stamp(request, &envelope);
@@ -119,8 +119,8 @@ impl Stamper {
 }
 
 /// Returns params with another `_meta` in the place of `old`, which is a part of their text.
-fn with_meta(params: &Params, old: &Json, new: Json) -> Json {
-    if *old == new {
+fn with_meta(params: &Params, old: &Json, new: &Json) -> Json {
+    if old == new {
         return Json::clone(params);
     }
     let text = params.as_bytes();
