@@ -454,10 +454,11 @@ impl BridgeInner {
                 return Ok(result);
             }
         };
+        // All but the last are boxed, so that the future of a call does not contain them.
         match &*request.method {
-            "server/discover" => self.discover(upstream, &request, cx).await,
-            "tools/list" => self.list_tools(upstream, request, cx).await,
-            "subscriptions/listen" => listen::listen(upstream, request, cx).await,
+            "server/discover" => Box::pin(self.discover(upstream, &request, cx)).await,
+            "tools/list" => Box::pin(self.list_tools(upstream, request, cx)).await,
+            "subscriptions/listen" => Box::pin(listen::listen(upstream, request, cx)).await,
             _ => self.modern.respond(upstream, request, cx).await,
         }
     }

@@ -29,7 +29,7 @@ pub(crate) async fn forward(upstream: &Upstream, request: Request, cx: &Context)
     let is_legacy_client = !request.caller.dialect.is_modern();
     if is_legacy_client && connection.dialect().is_modern() {
         let sent = upstream_request(connection, request.clone());
-        let outcome = answer_rounds(upstream, &lease, sent, cx).await;
+        let outcome = Box::pin(answer_rounds(upstream, &lease, sent, cx)).await;
         return tasks::task_required(&request, outcome);
     }
     let request = upstream_request(connection, request);

@@ -90,8 +90,12 @@ impl ModernCalls {
             if !RelayedStates::is_relayed(retry.state()) {
                 // The answers are sent with this request's token, not with that of the call.
                 upstream.refresh_token(cx);
-                let resumed = self.parked.resume(&retry).await?;
-                return self.resume(resumed, cx).await;
+                // Boxed, as `send` below: calls to modern servers do not pass here.
+                let resumed = async {
+                    let resumed = self.parked.resume(&retry).await?;
+                    self.resume(resumed, cx).await
+                };
+                return Box::pin(resumed).await;
             }
             let params =
                 self.states
@@ -102,7 +106,7 @@ impl ModernCalls {
         if open_connection(&lease)?.dialect().is_modern() {
             self.relay(upstream, &lease, request, cx).await
         } else {
-            self.send(upstream, lease, request, cx).await
+            Box::pin(self.send(upstream, lease, request, cx)).await
         }
     }
 

@@ -84,7 +84,9 @@ impl UpstreamConnection {
         }
         tasks::fit_caller(&mut caller, self.dialect());
         caller.dialect = self.dialect();
-        let caller = Arc::new(caller);
+        // Each connection of a client has a caller of its own, and most of them describe the same program.
+        let same = callers.iter().find(|(_, known)| **known == caller);
+        let caller = same.map_or_else(|| Arc::new(caller), |(_, known)| known.clone());
         if callers.len() == KNOWN_CALLERS {
             callers.remove(0);
         }
@@ -147,5 +149,6 @@ impl Drop for UpstreamConnection {
     }
 }
 
-const KNOWN_CALLERS: usize = 8;
+/// The callers of the front that are remembered: those that are likely to be active.
+const KNOWN_CALLERS: usize = 64;
 const LOG_LEVEL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);

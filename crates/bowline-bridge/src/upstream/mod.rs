@@ -1,6 +1,8 @@
 //! [`Upstream`]: a server behind the bridge, and the connections to it.
 
 mod breaker;
+mod capability_keys;
+use capability_keys::CapabilityKeys;
 mod closing;
 mod connection;
 pub(crate) use connection::UpstreamConnection;
@@ -13,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use bowline::exchange::{Caller, Request};
-use bowline::types::{ClientCapabilities, Method as _, SubscriptionsListenRequest};
+use bowline::types::{Method as _, SubscriptionsListenRequest};
 use bowline::{Context, Error, ErrorCode, Json, RpcError};
 use bowline_core::era::RequestConverter;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -131,6 +133,7 @@ pub(crate) struct Upstream {
     opened: AtomicU64,
     /// The tokens of clients that connections are authorized with, if the target needs them.
     tokens: TokenTable,
+    capability_keys: CapabilityKeys,
 }
 
 impl Upstream {
@@ -151,6 +154,7 @@ impl Upstream {
             has_asked: AtomicBool::new(false),
             opened: AtomicU64::new(0),
             tokens: TokenTable::default(),
+            capability_keys: CapabilityKeys::default(),
             reaper: OnceLock::new(),
             this: this.clone(),
         })
@@ -382,7 +386,7 @@ impl Upstream {
         }
         let key = PoolKey {
             principal: client.key.clone(),
-            capabilities: encoded(&request.caller.capabilities),
+            capabilities: self.capability_keys.get(&request.caller),
         };
         let pool = match &FrontConnection::of(cx) {
             Some(front) => front.pool(self),
@@ -578,10 +582,6 @@ impl Drop for Reaper {
 
 /// How long [`Upstream::close`] waits for clients that are leaving.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
-
-fn encoded(capabilities: &ClientCapabilities) -> Arc<str> {
-    Json::encode(capabilities).map_or_else(|_| "".into(), |json| json.as_str().into())
-}
 
 /// Returns an error with its causes, on one line.
 fn describe(error: &Error) -> String {
