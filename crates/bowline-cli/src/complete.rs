@@ -9,10 +9,9 @@ use crate::arguments::Argument;
 use crate::call::read_file;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::interrupt::until_interrupted;
 use crate::log::log_to_stderr;
 use crate::output::{OutputOptions, visible_line};
-use crate::target::{ConnectOptions, finish, split_words};
+use crate::target::{ConnectOptions, split_words, with_client};
 
 /// Asks for completions of an argument of a prompt or resource template.
 ///
@@ -65,28 +64,31 @@ pub(crate) async fn run(options: CompleteOptions) -> Result<Exit, Failure> {
         true => ResourceTemplateReference::new(reference.as_str()).into(),
         false => PromptReference::new(reference.as_str()).into(),
     };
-    until_interrupted(async {
-        let client = target.connect(&options.connect, |builder| builder).await?;
-        let mut request = client.complete(reference, argument.as_str(), value);
-        for (key, value) in context.into_iter().map(Argument::into_text) {
-            request = request.context_argument(key, value);
-        }
-        let completion = request.await?;
-        if output.is_json() {
-            output.json(&completion)?;
-        } else {
-            for value in &completion.values {
-                output.line(visible_line(value))?;
+    with_client(
+        &target,
+        &options.connect,
+        |builder| builder,
+        async |client| {
+            let mut request = client.complete(reference, argument.as_str(), value);
+            for (key, value) in context.into_iter().map(Argument::into_text) {
+                request = request.context_argument(key, value);
             }
-            if completion.has_more == Some(true) {
-                let total = completion
-                    .total
-                    .map_or(String::new(), |total| format!(" of {total}"));
-                eprintln!("bowline: the first {}{total}", completion.values.len());
+            let completion = request.await?;
+            if output.is_json() {
+                output.json(&completion)?;
+            } else {
+                for value in &completion.values {
+                    output.line(visible_line(value))?;
+                }
+                if completion.has_more == Some(true) {
+                    let total = completion
+                        .total
+                        .map_or(String::new(), |total| format!(" of {total}"));
+                    eprintln!("bowline: the first {}{total}", completion.values.len());
+                }
             }
-        }
-        finish(client).await;
-        Ok(Exit::Success)
-    })
+            Ok(Exit::Success)
+        },
+    )
     .await
 }

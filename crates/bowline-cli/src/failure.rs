@@ -84,6 +84,14 @@ impl Failure {
         self.exit
     }
 
+    /// Returns the message with its causes and the advice, on one line.
+    pub(crate) fn with_advice(&self) -> String {
+        match &self.advice {
+            Some(advice) => format!("{self}; try: {advice}"),
+            None => self.to_string(),
+        }
+    }
+
     /// Prints the message with its causes, and what to do next, to stderr.
     pub(crate) fn print(&self) {
         if self.is_silent {

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use bowline::client::ClientBuilder;
 use bowline::types::{GetPromptResult, Prompt};
 use clap::Args;
 use serde_json::{Map, Value};
@@ -11,14 +12,13 @@ use crate::call::read_file;
 use crate::content::ContentPrinter;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::interrupt::until_interrupted;
 use crate::log::log_to_stderr;
 use crate::nearest::nearest;
 use crate::output::{Output, OutputOptions, Style, visible, visible_line};
 use crate::questions::QuestionOptions;
 use crate::signature::Signature;
 use crate::status_line::StatusLine;
-use crate::target::{ConnectOptions, finish, split_words};
+use crate::target::{ConnectOptions, split_words, with_client};
 
 /// Gets a prompt, and prints its messages.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -66,10 +66,8 @@ pub(crate) async fn run(options: PromptOptions) -> Result<Exit, Failure> {
     let questions = options
         .questions
         .questions(&StatusLine::new(output), output)?;
-    until_interrupted(async {
-        let client = target
-            .connect(&options.connect, |it| it.host(questions.host()))
-            .await?;
+    let with_host = |builder: ClientBuilder| builder.host(questions.host());
+    with_client(&target, &options.connect, with_host, async |client| {
         let prompts = client.list_prompts().await?;
         check(&prompts, name, &arguments, output)?;
         let result = tokio::select! {
@@ -78,7 +76,6 @@ pub(crate) async fn run(options: PromptOptions) -> Result<Exit, Failure> {
             failure = questions.unanswered() => return Err(failure),
         };
         print(&result, output)?;
-        finish(client).await;
         Ok(Exit::Success)
     })
     .await

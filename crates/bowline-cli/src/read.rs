@@ -4,18 +4,18 @@ use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
+use bowline::client::ClientBuilder;
 use bowline::types::ResourceContents;
 use clap::Args;
 
 use crate::content::ContentPrinter;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::interrupt::until_interrupted;
 use crate::log::log_to_stderr;
 use crate::output::{Output, OutputOptions};
 use crate::questions::QuestionOptions;
 use crate::status_line::StatusLine;
-use crate::target::{ConnectOptions, finish, split_words};
+use crate::target::{ConnectOptions, split_words, with_client};
 
 /// Reads a resource, and prints it.
 ///
@@ -62,10 +62,8 @@ pub(crate) async fn run(options: ReadOptions) -> Result<Exit, Failure> {
     let questions = options
         .questions
         .questions(&StatusLine::new(output), output)?;
-    until_interrupted(async {
-        let client = target
-            .connect(&options.connect, |it| it.host(questions.host()))
-            .await?;
+    let with_host = |builder: ClientBuilder| builder.host(questions.host());
+    with_client(&target, &options.connect, with_host, async |client| {
         let result = tokio::select! {
             biased; // an answer counts
             result = client.read_resource(uri.as_str()) => result?,
@@ -76,7 +74,6 @@ pub(crate) async fn run(options: ReadOptions) -> Result<Exit, Failure> {
         } else {
             write(&result.contents, options.out.as_ref(), output)?;
         }
-        finish(client).await;
         Ok(Exit::Success)
     })
     .await

@@ -1,6 +1,7 @@
 //! [`StatusLine`], a line at the bottom of the terminal that shows progress, and what else goes to stderr meanwhile.
 
 use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bowline::types::ProgressNotificationParams;
@@ -11,20 +12,35 @@ use crate::output::{Output, Style, fit, visible_line};
 #[derive(Clone, Debug)]
 pub(crate) struct StatusLine {
     shown: Arc<Mutex<Option<String>>>,
+    /// Whether a person is asked something, which progress must not overwrite.
+    is_paused: Arc<AtomicBool>,
     output: Output,
 }
 
 impl StatusLine {
     pub(crate) fn new(output: Output) -> Self {
-        let shown = Arc::default();
-        Self { shown, output }
+        Self {
+            shown: Arc::default(),
+            is_paused: Arc::default(),
+            output,
+        }
     }
 
     /// Shows the progress of a call.
     pub(crate) fn show_progress(&self, progress: &ProgressNotificationParams) {
-        if self.output.is_stderr_styled {
+        if self.output.is_stderr_styled && !self.is_paused.load(Ordering::Relaxed) {
             self.replace(Some(progress_text(progress, self.output.width)));
         }
+    }
+
+    /// Removes the line, and shows no progress until [`resume`](Self::resume).
+    pub(crate) fn pause(&self) {
+        self.is_paused.store(true, Ordering::Relaxed);
+        self.clear();
+    }
+
+    pub(crate) fn resume(&self) {
+        self.is_paused.store(false, Ordering::Relaxed);
     }
 
     /// Removes the line.

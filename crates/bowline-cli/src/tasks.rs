@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use bowline::Client;
+use bowline::client::ClientBuilder;
 use bowline::types::Json;
 use bowline_tasks::{TaskClient, TaskHandle, TaskInfo};
 use clap::{Args, Subcommand};
@@ -12,12 +13,11 @@ use serde_json::{Value, json};
 use crate::call::print_result;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::interrupt::until_interrupted;
 use crate::log::log_to_stderr;
 use crate::output::{Output, OutputOptions, Style, visible, visible_line};
 use crate::questions::QuestionOptions;
 use crate::status_line::StatusLine;
-use crate::target::{ConnectOptions, finish, split_words};
+use crate::target::{ConnectOptions, split_words, with_client};
 use crate::values::parse_duration;
 
 /// Shows, awaits, answers and cancels the tasks of a server.
@@ -105,25 +105,21 @@ pub(crate) async fn run(options: TasksOptions) -> Result<Exit, Failure> {
     let questions = wait
         .map(|wait| wait.questions.questions(&status, output))
         .transpose()?;
-    until_interrupted(async {
-        let client = target.connect(&task.connect, |builder| {
-            let builder = builder.extension(TaskClient::new());
-            match &questions {
-                Some(questions) => builder.host(questions.host()),
-                None => builder,
-            }
-        });
-        let client = client.await?;
-        let tasks = Tasks {
-            client: &client,
-            output,
-        };
-        let exit = match &options.action {
+    let configure = |builder: ClientBuilder| {
+        let builder = builder.extension(TaskClient::new());
+        match &questions {
+            Some(questions) => builder.host(questions.host()),
+            None => builder,
+        }
+    };
+    with_client(&target, &task.connect, configure, async |client| {
+        let tasks = Tasks { client, output };
+        Ok(match &options.action {
             Action::List(_) => tasks.list().await?,
             Action::Get(_) => tasks.get(id).await?,
             Action::Cancel(_) => tasks.cancel(id).await?,
             Action::Update(_) => {
-                TaskHandle::attach(&client, id).update(answers).await?;
+                TaskHandle::attach(client, id).update(answers).await?;
                 Exit::Success
             }
             Action::Wait(wait) => {
@@ -139,9 +135,7 @@ pub(crate) async fn run(options: TasksOptions) -> Result<Exit, Failure> {
                     failure = unanswered => return Err(failure),
                 }
             }
-        };
-        finish(client).await;
-        Ok(exit)
+        })
     })
     .await
 }

@@ -23,7 +23,7 @@ use crate::arguments::{Argument, add_arguments, missing};
 use crate::content::ContentPrinter;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::interrupt::interrupted;
+use crate::interrupt::{interrupted, until_interrupted};
 use crate::log::log_to_stderr;
 use crate::nearest::nearest;
 use crate::ordered_json::OrderedJson;
@@ -52,7 +52,7 @@ pub(crate) struct CallOptions {
     /// All arguments as a JSON object; @FILE reads a file, and - reads stdin.
     #[arg(long, value_name = "JSON")]
     args: Option<String>,
-    /// How long the call may take, for example 30s.
+    /// How long the call may take, for example 30s [default: an hour without progress].
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     timeout: Option<Duration>,
     /// Show log messages of the server of at least this level: debug, info, warning, error or none.
@@ -185,11 +185,7 @@ async fn connect(
             None => builder,
         }
     });
-    tokio::select! {
-        biased; // a connection that is open counts
-        client = connecting => client,
-        () = interrupted() => Err(Failure::interrupted()),
-    }
+    until_interrupted(connecting).await
 }
 
 /// Prints the result of a tool, and returns the exit code for it. Binary content is saved in the current folder.
@@ -301,7 +297,8 @@ impl ToolCommand<'_> {
         let request = self.client.call_tool(&self.tool, arguments);
         match self.options.timeout {
             Some(timeout) => request.timeout(timeout).idle_timeout(timeout),
-            None => request,
+            // A person can press Ctrl-C, and a script can set a timeout.
+            None => request.idle_timeout(DEFAULT_IDLE_TIMEOUT),
         }
     }
 
@@ -320,9 +317,12 @@ impl ToolCommand<'_> {
         self.status.clear();
         match ended {
             Ok(reply) => {
-                let exit = self.print(&reply?)?;
+                let printed = reply
+                    .map_err(Failure::from)
+                    .and_then(|reply| self.print(&reply));
+                // Also after a timeout, whose cancellation must be sent.
                 finish(self.client).await;
-                Ok(exit)
+                printed
             }
             Err(failure) if failure.exit() == Exit::Interrupted => {
                 let report = cancel::cancel(call, self.client, began.elapsed()).await;
@@ -373,4 +373,5 @@ impl ToolCommand<'_> {
     }
 }
 
+const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 const MAX_INPUT_BYTES: u64 = 64 * 1024 * 1024;

@@ -12,12 +12,11 @@ use serde_json::{Value, json};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::interrupt::until_interrupted;
 use crate::log::log_to_stderr;
 use crate::nearest::nearest;
 use crate::output::{Output, OutputOptions};
 use crate::signature::Signature;
-use crate::target::{ConnectOptions, TargetArgs, finish, server_facts};
+use crate::target::{ConnectOptions, TargetArgs, server_facts, with_client};
 
 /// Lists the tools of a server as signatures, and its resources and prompts.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -70,21 +69,24 @@ pub(crate) async fn run(options: LsOptions) -> Result<Exit, Failure> {
     log_to_stderr(options.connect.verbose);
     let output = options.output.output();
     let target = options.target.resolve(&options.connect)?;
-    until_interrupted(async {
-        let client = target.connect(&options.connect, |builder| builder).await?;
-        let server = server_facts(&client).await;
-        let mut listing = Listing::fetch(&client, server.as_ref()).await?;
-        if !options.name.is_empty() {
-            listing.retain(&options.name)?;
-        }
-        let about = About {
-            server,
-            version: client.dialect().version,
-        };
-        print(&about, &listing, &options, output)?;
-        finish(client).await;
-        Ok(Exit::Success)
-    })
+    with_client(
+        &target,
+        &options.connect,
+        |builder| builder,
+        async |client| {
+            let server = server_facts(client).await;
+            let mut listing = Listing::fetch(client, server.as_ref()).await?;
+            if !options.name.is_empty() {
+                listing.retain(&options.name)?;
+            }
+            let about = About {
+                server,
+                version: client.dialect().version,
+            };
+            print(&about, &listing, &options, output)?;
+            Ok(Exit::Success)
+        },
+    )
     .await
 }
 

@@ -31,14 +31,22 @@ impl Terminal {
         if lines.is_none() {
             *lines = Some(read_lines());
         }
-        self.status.clear();
-        Conversation { lines }
+        self.status.pause();
+        let status = self.status.clone();
+        Conversation { lines, status }
     }
 }
 
 /// A conversation with the person at the terminal.
 pub(crate) struct Conversation<'a> {
     lines: tokio::sync::MutexGuard<'a, Option<mpsc::Receiver<String>>>,
+    status: StatusLine,
+}
+
+impl Drop for Conversation<'_> {
+    fn drop(&mut self) {
+        self.status.resume();
+    }
 }
 
 impl Conversation<'_> {

@@ -211,7 +211,7 @@ async fn check(target: &Target) -> Result<Checked, String> {
     let client = target
         .connect(&ConnectOptions::default(), |builder| builder)
         .await;
-    let client = client.map_err(|failure| failure.to_string())?;
+    let client = client.map_err(|failure| failure.with_advice())?;
     let about = server_facts(&client).await;
     let has_tools = about
         .as_ref()

@@ -90,7 +90,8 @@ fn print(
             .map(|(index, server)| to_json(server, result_of(index)))
             .collect();
         let problems = discovered.problems.iter().map(|problem| {
-            json!({"file": problem.file, "line": problem.line, "message": problem.message})
+            let file = problem.file.to_string_lossy();
+            json!({"file": file, "line": problem.line, "message": problem.message})
         });
         let problems: Vec<_> = problems.collect();
         output.json(&json!({"servers": servers, "problems": problems}))?;
@@ -99,7 +100,7 @@ fn print(
     if discovered.servers.is_empty() {
         return Ok(output.line(match discovered.files.len() {
             0 => "No configuration file of a host was found.".to_owned(),
-            files => format!("No servers are configured ({files} files were read)."),
+            files => format!("No such servers are configured ({files} files were read)."),
         })?);
     }
     let mut heading = None;
@@ -200,7 +201,7 @@ fn to_json(server: &ConfiguredServer, checked: Option<&Checked>) -> Value {
         "target": format!("{}:{}", server.host.id(), server.name),
         "host": server.host.id(),
         "scope": match server.scope { Scope::Project => "project", Scope::User => "user" },
-        "file": server.file,
+        "file": server.file.to_string_lossy(),
         "line": server.line,
         "disabled": server.is_disabled,
         kind: names,

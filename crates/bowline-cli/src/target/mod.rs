@@ -19,6 +19,7 @@ use bowline::wire::Command;
 
 use crate::child_stderr::StderrWriter;
 use crate::failure::Failure;
+use crate::interrupt::until_interrupted;
 use crate::output::visible_line;
 use crate::redact::{redact_url, redact_words};
 use crate::sign_in::{SignIn, SignInWhenRefused};
@@ -153,6 +154,28 @@ impl fmt::Display for Target {
         };
         f.write_str(&visible_line(&text))
     }
+}
+
+/// Connects, does `work`, and closes the connection, also after an error or Ctrl-C: what was dropped must still be
+/// cancelled at the server.
+///
+/// # Errors
+///
+/// Those of connecting and of `work`, and the interruption.
+///
+/// # Cancel safety
+///
+/// Dropping the future drops `work` and closes the connection.
+pub(crate) async fn with_client<T>(
+    target: &Target,
+    options: &ConnectOptions,
+    configure: impl FnOnce(ClientBuilder) -> ClientBuilder,
+    work: impl AsyncFnOnce(&Client) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let client = until_interrupted(target.connect(options, configure)).await?;
+    let result = until_interrupted(work(&client)).await;
+    finish(client).await;
+    result
 }
 
 /// Returns what a server says about itself. It is requested if connecting did not need it.

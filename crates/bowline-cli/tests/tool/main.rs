@@ -12,3 +12,4 @@ mod look;
 mod own_server;
 mod sign_in;
 mod support;
+mod terminal;
