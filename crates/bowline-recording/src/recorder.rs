@@ -89,6 +89,12 @@ impl RecorderOptions {
         }
     }
 
+    /// Continues the numbers of a redactor that was used before, such as for the target in the header.
+    pub fn redactor(mut self, redactor: Redactor) -> Self {
+        self.redactor = Some(redactor);
+        self
+    }
+
     /// Records secrets as they are.
     pub fn without_redaction(mut self) -> Self {
         self.redactor = None;

@@ -75,16 +75,18 @@ pub(crate) struct TapOptions {
 ///
 /// Dropping it kills the command and closes all connections.
 pub(crate) async fn run(options: TapOptions) -> Result<Exit, Failure> {
+    let mut redactor = Redactor::new();
     match (&options.url, options.command.is_empty()) {
         (Some(url), _) => {
             let headers = NamedValue::parse_headers(&options.header).map_err(Failure::usage)?;
-            let target = Redactor::new().path(url);
-            let tap = Tap::start(&options, Transport::Http, target)?;
+            let target = match options.no_redact {
+                true => url.clone(),
+                false => redactor.path(url),
+            };
+            let tap = Tap::start(&options, Transport::Http, target, redactor)?;
+            let address = options.http.clone();
             let front = proxy::Front {
-                address: options
-                    .http
-                    .clone()
-                    .unwrap_or_else(|| "127.0.0.1:8008".to_owned()),
+                address: address.unwrap_or_else(|| DEFAULT_ADDRESS.to_owned()),
                 allow_hosts: options.allow_host.clone(),
                 allow_origins: options.allow_origin.clone(),
             };
@@ -93,16 +95,13 @@ pub(crate) async fn run(options: TapOptions) -> Result<Exit, Failure> {
             served.map(|()| Exit::Success)
         }
         (None, false) => {
-            let words = options
-                .command
-                .iter()
-                .map(|word| word.to_string_lossy().into_owned());
-            let words: Vec<String> = words.collect();
+            let words = options.command.iter();
+            let words: Vec<String> = words.map(|it| it.to_string_lossy().into_owned()).collect();
             let target = match options.no_redact {
                 true => words.join(" "),
-                false => Redactor::new().command(&words),
+                false => redactor.command(&words),
             };
-            let tap = Tap::start(&options, Transport::Stdio, target)?;
+            let tap = Tap::start(&options, Transport::Stdio, target, redactor)?;
             let exit = shim::run(&options.command, &tap.recorder).await;
             tap.finish();
             exit.map(Exit::Child)
@@ -120,7 +119,13 @@ struct Tap {
 }
 
 impl Tap {
-    fn start(options: &TapOptions, transport: Transport, target: String) -> Result<Self, Failure> {
+    /// Starts the recorder; `redactor` has redacted the target.
+    fn start(
+        options: &TapOptions,
+        transport: Transport,
+        target: String,
+        redactor: Redactor,
+    ) -> Result<Self, Failure> {
         let stderr = StderrWriter::start();
         let header = Header::new(transport)
             .recorder(concat!("bowline ", env!("CARGO_PKG_VERSION")))
@@ -140,10 +145,11 @@ impl Tap {
                 }
             },
         };
-        let mut recorder = RecorderOptions::new(header);
-        if options.no_redact {
-            recorder = recorder.without_redaction();
-        }
+        let recorder = RecorderOptions::new(header);
+        let mut recorder = match options.no_redact {
+            true => recorder.without_redaction(),
+            false => recorder.redactor(redactor),
+        };
         if !options.quiet {
             recorder =
                 recorder.observer(live_view::observer(options.output.output(), stderr.clone()));
@@ -166,6 +172,8 @@ impl Tap {
         self.stderr.flush();
     }
 }
+
+const DEFAULT_ADDRESS: &str = "127.0.0.1:8008";
 
 /// How long the end waits for the last events to be written.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(5);

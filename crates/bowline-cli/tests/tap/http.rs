@@ -200,6 +200,29 @@ async fn an_upstream_that_breaks_off_ends_the_response_of_the_client() {
 }
 
 #[tokio::test]
+async fn a_tap_that_is_stopped_does_not_record_cancels() {
+    in_time(async {
+        let folder = Folder::new();
+        let file = folder.file("a.jsonl");
+        let server = RawServer::bind().await;
+        let (tap, url) = Program::proxy(&server.url, &["--record", &file]).await;
+        let mut client = RawConnection::connect(&url).await;
+        client.post(&url, "", &call(1)).await;
+        let mut upstream = server.accept().await;
+        upstream.read_until(&call(1)).await;
+
+        tap.stop().await;
+        upstream.read_to_end().await;
+
+        let recorded = Recorded::open(&file);
+        let slow = recorded.call("slow");
+        assert_eq!(slow.state, ExchangeState::Hung);
+        assert_eq!(slow.http_end.unwrap().by, EndedBy::Tap);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn headers_pass_but_those_of_the_connection_and_the_host_is_that_of_the_upstream() {
     in_time(async {
         let folder = Folder::new();

@@ -25,7 +25,7 @@ pub struct Timestamp {
 
 /// The text is not a timestamp in RFC 3339 between the years 1970 and 9999.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected a timestamp such as 2026-01-02T12:00:00Z")]
+#[error("expected a timestamp in RFC 3339 between the years 1970 and 9999")]
 #[non_exhaustive]
 pub struct ParseTimestampError;
 

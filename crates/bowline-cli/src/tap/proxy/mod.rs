@@ -19,7 +19,7 @@ mod upstream;
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bowline::http::server::SourcePolicy;
@@ -78,6 +78,7 @@ pub(super) async fn run(
         recorder: recorder.clone(),
         exchanges: AtomicU64::new(0),
         budget: TeeBudget::default(),
+        is_stopping: Arc::default(),
     });
     let mut connections = JoinSet::new();
     tokio::select! {
@@ -85,7 +86,8 @@ pub(super) async fn run(
         () = interrupted() => {}
         () = accept(&listener, &state, &mut connections) => {}
     }
-    // Dropping the connections ends their exchanges.
+    // Dropping the connections ends their exchanges: not because a client has cancelled them.
+    state.is_stopping.store(true, Ordering::Relaxed);
     connections.shutdown().await;
     Ok(())
 }
@@ -114,6 +116,7 @@ struct ProxyState {
     /// The number of the last HTTP request.
     exchanges: AtomicU64,
     budget: TeeBudget,
+    is_stopping: Arc<AtomicBool>,
 }
 
 async fn accept(listener: &TcpListener, state: &Arc<ProxyState>, connections: &mut JoinSet<()>) {
@@ -217,7 +220,8 @@ impl ProxyState {
             },
         );
         // Ends the exchange when it is dropped: by the client, unless something else was seen.
-        let end = ExchangeEnd::new(self.recorder.clone(), connection, exchange);
+        let is_stopping = self.is_stopping.clone();
+        let end = ExchangeEnd::new(self.recorder.clone(), connection, exchange, is_stopping);
         let tee = |from, is_message| {
             let place = message_tee::Place {
                 connection,

@@ -1,7 +1,8 @@
 //! [`TappedBody`]: a body that is recorded while it passes through.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bowline_recording::{EndedBy, EventKind, Recorder};
@@ -110,15 +111,23 @@ pub(super) struct ExchangeEnd {
     connection: u64,
     exchange: u64,
     end: AtomicU8,
+    /// The proxy is ending all exchanges.
+    is_stopping: Arc<AtomicBool>,
 }
 
 impl ExchangeEnd {
-    pub(super) fn new(recorder: Recorder, connection: u64, exchange: u64) -> Self {
+    pub(super) fn new(
+        recorder: Recorder,
+        connection: u64,
+        exchange: u64,
+        is_stopping: Arc<AtomicBool>,
+    ) -> Self {
         Self {
             recorder,
             connection,
             exchange,
             end: AtomicU8::new(CUT_BY_CLIENT),
+            is_stopping,
         }
     }
 
@@ -139,6 +148,7 @@ impl Drop for ExchangeEnd {
             COMPLETE => (EndedBy::Server, true),
             CUT_BY_SERVER => (EndedBy::Server, false),
             CUT_BY_TAP => (EndedBy::Tap, false),
+            _ if self.is_stopping.load(Ordering::Relaxed) => (EndedBy::Tap, false),
             _ => (EndedBy::Client, false),
         };
         let kind = EventKind::End { by, complete };
