@@ -219,17 +219,15 @@ async fn examine_open(
         report.findings.retain(|it| it.code != &codes::LIST_FAILED);
         examine_refusal(endpoint, refusal, report).await;
     }
-    examine_surroundings(endpoint, &eras, &mut legacy, report).await;
-    legacy.close(endpoint, report).await;
     report.findings.extend(answers::answers(&observed));
-    let has_opened = eras.modern.is_some() || !eras.legacy.is_empty();
-    // Before the server is open, silence is a part of the finding about its era.
-    let rest = if has_opened {
-        observed.get(1..).unwrap_or_default()
-    } else {
-        &[]
-    };
-    report.findings.extend(answers::missing_answers(rest));
+    let is_open = eras.modern.is_some() || !eras.legacy.is_empty();
+    // Before it is, silence is a part of the finding about its era.
+    if is_open {
+        let rest = observed.get(1..).unwrap_or_default();
+        report.findings.extend(answers::missing_answers(rest));
+        examine_surroundings(endpoint, &eras, &legacy, report).await;
+        legacy.close(endpoint, report).await;
+    }
 }
 
 fn modern_link<'a>(endpoint: &'a Endpoint, dialect: &'static Dialect) -> HttpLink<'a> {
@@ -279,7 +277,7 @@ pub(crate) fn report_stream(facts: &StreamFacts, is_modern: bool, report: &mut R
 async fn examine_surroundings(
     endpoint: &Endpoint,
     eras: &Eras,
-    legacy: &mut LegacySide,
+    legacy: &LegacySide,
     report: &mut Report,
 ) {
     let harmless = match eras.modern {

@@ -241,6 +241,19 @@ fn a_server_that_refuses_everything() {
 }
 
 #[test]
+fn a_page_that_is_not_a_server() {
+    let url = serve(|_| {
+        let mut page = Response::status(200).header("content-type", "text/html");
+        page.body = "<html>Welcome</html>".to_owned();
+        Answer::Full(page)
+    });
+    let nowhere = serve(|_| Answer::Full(Response::status(404)));
+
+    assert_faults(&doctor(&[&url]), &["no-era", "not-an-endpoint"]);
+    assert_faults(&doctor(&[&nowhere]), &["no-era"]);
+}
+
+#[test]
 fn a_url_that_redirects() {
     let url = serve(|request| match request.path.as_str() {
         "/mcp" => Answer::Full(Response::status(307).header("location", "/mcp/")),
