@@ -203,7 +203,7 @@ mod tests {
             r#"{"name":"e","_meta":{"io.modelcontextprotocol/clientInfo":{"name":"other","version":"1"}}}"#,
             r#"{"name":"f"}"#,
         ];
-        let stamp = |stamper: &Stamper, params: &str, token: Option<i64>| {
+        let stamp = |stamper: &Stamper, params: &'static str, token: Option<i64>| {
             let params = Json::parse(params).unwrap();
             let mut request = Request::new("tools/call", params, caller.clone());
             request.progress_token = token.map(Into::into);

@@ -48,10 +48,9 @@ fn comparable_params(params: &Json) -> Value {
     let mut params: Map<String, Value> = params.decode().unwrap_or_default();
     params.retain(|name, value| {
         let is_empty = matches!(value, Value::Object(members) if members.is_empty());
-        !SENDING.contains(&name.as_str())
-            && name != "task"
-            && !value.is_null()
-            && !(is_empty && OPTIONAL_OBJECTS.contains(&name.as_str()))
+        let is_sending = name == "task" || SENDING.contains(&name.as_str());
+        let is_left_out = is_empty && OPTIONAL_OBJECTS.contains(&name.as_str());
+        !(is_sending || is_left_out || value.is_null())
     });
     Value::Object(params)
 }

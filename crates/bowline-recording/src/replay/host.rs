@@ -51,7 +51,7 @@ impl ReplayHost {
         (opened, RegisteredCall { host, number })
     }
 
-    fn answer(&self, within: Option<&RequestId>, question: RawInputRequest) -> Outcome {
+    fn answer(&self, within: Option<&RequestId>, question: &RawInputRequest) -> Outcome {
         let mut calls = self.lock();
         let by_id = calls
             .iter()
@@ -64,16 +64,16 @@ impl ReplayHost {
         let position = by_id.or_else(|| calls.iter().position(expects));
         let position = position.or_else(|| calls.len().checked_sub(1));
         let Some(call) = position.and_then(|position| calls.get_mut(position)) else {
-            return Err(unknown_question(&question));
+            return Err(unknown_question(question));
         };
-        let recorded = call.take_question(&question);
+        let recorded = call.take_question(question);
         call.asked.push(AskedQuestion {
             recorded: recorded.as_ref().map(|it| it.request.clone()),
             actual: question.clone(),
         });
         match recorded.and_then(|recorded| recorded.answer) {
             Some(answer) => answer,
-            None => Err(unknown_question(&question)),
+            None => Err(unknown_question(question)),
         }
     }
 
@@ -99,23 +99,23 @@ pub(super) struct RegisteredCall {
 
 impl RegisteredCall {
     /// Answers a question of a modern server.
-    pub(super) fn answer(&self, key: &str, question: RawInputRequest) -> Outcome {
+    pub(super) fn answer(&self, key: &str, question: &RawInputRequest) -> Outcome {
         let mut calls = self.host.lock();
         let Some(call) = calls.iter_mut().find(|call| call.number == self.number) else {
-            return Err(unknown_question(&question));
+            return Err(unknown_question(question));
         };
         let mut questions = call.questions.iter();
         let same_key = questions.position(|it| it.key == key && it.request.kind == question.kind);
         let recorded = match same_key {
             Some(position) => call.questions.remove(position),
-            None => call.take_question(&question),
+            None => call.take_question(question),
         };
         call.asked.push(AskedQuestion {
             recorded: recorded.as_ref().map(|it| it.request.clone()),
             actual: question.clone(),
         });
         let answer = recorded.and_then(|recorded| recorded.answer);
-        answer.unwrap_or_else(|| Err(unknown_question(&question)))
+        answer.unwrap_or_else(|| Err(unknown_question(question)))
     }
 
     /// Ends the call; returns what was asked, and how many recorded questions were not.
@@ -140,7 +140,7 @@ impl Responder for ReplayHost {
         Box::pin(async move {
             let params = Json::clone(&request.params);
             match RawInputRequest::from_request(&request.method, Some(params)) {
-                Some(question) => self.answer(cx.within(), question),
+                Some(question) => self.answer(cx.within(), &question),
                 None => Err(RpcError::new(
                     ErrorCode::METHOD_NOT_FOUND,
                     format!("unknown method `{}`", request.method),

@@ -95,6 +95,10 @@ mod tests {
 
     use super::*;
 
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "the tests pass values that they make in the call"
+    )]
     fn paths(rules: &IgnoreRules, recorded: Value, actual: Value) -> Vec<String> {
         let found = rules.differences(&recorded, &actual);
         found.into_iter().map(|change| change.path).collect()

@@ -292,7 +292,7 @@ impl Shared {
                 InputStep::Ask(questions) => {
                     for (key, question) in questions {
                         let kind = question.kind;
-                        let answer = registered.answer(&key, question);
+                        let answer = registered.answer(&key, &question);
                         let answer = answer.or_else(|error| refusal(kind, error));
                         let answer = answer.map_err(Error::Rpc)?;
                         let answered = rounds.answer(&key, answer);

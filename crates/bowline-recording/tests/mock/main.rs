@@ -1,5 +1,12 @@
 //! Recordings of each era, served to clients of each era, and replayed against servers.
 
+#![allow(
+    clippy::needless_pass_by_value,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "clippy exempts only `#[test]` functions, not their helpers, which are given values made in the call"
+)]
+
 mod calls;
 mod damaged;
 mod faults;
