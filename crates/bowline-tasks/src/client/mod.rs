@@ -67,9 +67,9 @@ mod answers;
 
 mod backoff;
 
-mod listener;
+mod lenient;
 
-mod members;
+mod listener;
 
 mod poller;
 

@@ -24,10 +24,7 @@ async fn states_that_are_not_of_the_task_are_refused() {
         (other_id, "expected the task `A7`, got `B8`"),
         (no_result, "expected the `result` of a completed task"),
         (task("paused"), "unknown status `paused` of a task"),
-        (
-            json!({"status": "completed"}),
-            "expected a string as `taskId` of a task",
-        ),
+        (json!({"status": "completed"}), "failed to decode a task"),
         (new_task, "`task` is not allowed as a result of `tasks/get`"),
         (
             with(task("completed"), json!({"result": 7})),
