@@ -2,8 +2,10 @@
 
 use bowline::Client;
 use bowline::client::{Change, ChangeFilter, Host};
+use bowline::http::server::TlsConfig;
 use bowline::types::ElicitResult;
 use bowline_cli::SlowCallCounts;
+use bowline_cli::fixture::Fixture;
 use bowline_recording::{CancelForm, EndedBy, ExchangeState};
 use serde_json::{Value, json};
 
@@ -334,6 +336,47 @@ async fn clients_of_http2_are_served_and_a_reset_stream_is_a_cancel() {
         tap.stop().await;
 
         let cancel = Recorded::open(&file).call("slow").cancel.clone().unwrap();
+        assert_eq!(cancel.form, CancelForm::ClosedStream);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_behind_tls_is_reached_over_http2_and_a_dropped_call_stops_its_handler() {
+    in_time(async {
+        let folder = Folder::new();
+        let (file, authority) = (folder.file("a.jsonl"), folder.file("authority.pem"));
+        let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let (certificate, key) = (certified.cert.pem(), certified.signing_key.serialize_pem());
+        std::fs::write(&authority, &certificate).unwrap();
+        let fixture = Fixture::new();
+        let mut counts = fixture.counters().watch();
+        let bound = fixture.server().http().bind("127.0.0.1:0").await.unwrap();
+        let bound = bound.tls(TlsConfig::from_pem(certificate, key).unwrap());
+        let upstream = format!("https://localhost:{}/mcp", bound.local_addr().port());
+        let server = tokio::spawn(bound.serve());
+
+        let arguments = ["tap", &upstream, "--http", "127.0.0.1:0", "--record", &file];
+        let mut tap = Program::start_with(&arguments, &[("SSL_CERT_FILE", &authority)]);
+        let url = tap.stderr_line("bowline: listening on ").await;
+        let client = Client::connect(&url)
+            .protocol_version(MODERN)
+            .await
+            .unwrap();
+        let slow = tokio::spawn(client.call_tool("slow", json!({"seconds": 600})).start());
+        counts.wait_for(|counts| counts.active == 1).await.unwrap();
+        slow.abort();
+        counts
+            .wait_for(|counts| counts.cancelled == 1)
+            .await
+            .unwrap();
+        client.close().await.unwrap();
+        tap.stop().await;
+        server.abort();
+
+        let recorded = Recorded::open(&file);
+        recorded.assert_lawful();
+        let cancel = recorded.call("slow").cancel.clone().unwrap();
         assert_eq!(cancel.form, CancelForm::ClosedStream);
     })
     .await;

@@ -54,8 +54,14 @@ pub(crate) struct Program {
 
 impl Program {
     pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self::start_with(arguments, &[])
+    }
+
+    /// Starts it with these variables in its environment.
+    pub(crate) fn start_with(arguments: &[&str], env: &[(&str, &str)]) -> Self {
         let mut child = Command::new(BOWLINE)
             .args(arguments)
+            .envs(env.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
