@@ -1,8 +1,8 @@
 //! The property of recordings.
 
 use bowline_recording::{
-    DiffOptions, Event, EventKind, Recording, RecordingWriter, Redactor, Timeline, check, diff,
-    to_har, to_otlp,
+    DiffOptions, Event, EventKind, Mock, Recording, RecordingWriter, Redactor, Replay, Timeline,
+    check, diff, to_har, to_otlp,
 };
 use bowline_types::Json;
 
@@ -42,6 +42,10 @@ fn check_recording(input: &[u8]) {
     let found = diff(&recording, &recording, &DiffOptions::new());
     assert!(found.changes.is_empty(), "{found:?}");
     let _ = (to_har(&recording), to_otlp(&recording));
+    assert_eq!(
+        Mock::new(&recording).requests(),
+        Replay::new(&recording).requests()
+    );
     check_redaction(&recording.events);
 }
 

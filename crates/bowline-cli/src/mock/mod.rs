@@ -2,9 +2,12 @@
 
 mod faults;
 
+use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bowline::exchange::{Dialect, Dialects};
+use bowline::http::server::SourcePolicy;
 use bowline_recording::{DropAfter, Latency, Mock, Recording};
 use clap::Args;
 use tokio::net::TcpListener;
@@ -73,8 +76,13 @@ impl MockOptions {
             builder = builder.drop_after(drop_after);
         }
         let mock = builder.build();
-        if mock.requests() == 0 {
-            eprintln!("bowline: the recording has no requests that could be answered");
+        let requests = mock.requests();
+        if requests == 0 || (self.http.is_none() && io::stdin().is_terminal()) {
+            let file = self.file.to_string_lossy();
+            eprintln!(
+                "bowline: {} has {requests} requests; waiting for a client",
+                visible(&file)
+            );
         }
         match &self.http {
             Some(address) => serve_http(&mock, address).await?,
@@ -143,14 +151,21 @@ async fn serve_http(mock: &Mock, address: &str) -> Result<(), Failure> {
     let listener = TcpListener::bind(address).await;
     let listener = listener.map_err(|error| cannot_listen(error.into()))?;
     let local = listener.local_addr();
-    println!(
-        "READY http://{}/mcp",
-        local.map_err(|error| cannot_listen(error.into()))?
-    );
-    let service = service.paths(["/mcp", "/sse"]);
+    let local = local.map_err(|error| cannot_listen(error.into()))?;
+    println!("READY http://{local}/mcp");
+    let mut service = service.paths(["/mcp", "/sse"]);
+    if !local.ip().is_loopback() {
+        service = service.source(SourcePolicy::public());
+    }
     loop {
-        let accepted = listener.accept().await;
-        let (stream, _) = accepted.map_err(|error| cannot_listen(error.into()))?;
+        let (stream, _) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "failed to accept a connection");
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
+                continue;
+            }
+        };
         // Responses are small, and Nagle's algorithm would delay them.
         let _ = stream.set_nodelay(true);
         let (mock, service) = (mock.clone(), service.clone());
@@ -159,5 +174,7 @@ async fn serve_http(mock: &Mock, address: &str) -> Result<(), Failure> {
     }
 }
 
+/// The pause after a connection could not be accepted, such as for want of descriptors.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 /// How many unreadable lines are reported.
 const MAX_PROBLEMS: usize = 10;

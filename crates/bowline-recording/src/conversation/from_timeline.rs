@@ -135,13 +135,11 @@ fn draft(
 /// Adds the notifications and questions of one leg.
 fn play(timeline: &Timeline, leg: &Exchange, questions: &[usize], draft: &mut Draft) {
     let mut happenings: Vec<(Duration, usize, Happening<'_>)> = Vec::new();
-    for notification in &leg.notifications {
-        if !CHANGES.contains(&notification.method.as_str()) {
-            let method = notification.method.clone();
-            let params = notification.params.as_ref().map(Json::to_unshared);
-            let notification_ = Notification::new(method, params);
-            let happening = Happening::Notified(notification_);
-            happenings.push((notification.at, notification.line, happening));
+    for seen in &leg.notifications {
+        if !CHANGES.contains(&seen.method.as_str()) {
+            let params = seen.params.as_ref().map(Json::to_unshared);
+            let notification = Notification::new(seen.method.clone(), params);
+            happenings.push((seen.at, seen.line, Happening::Notified(notification)));
         }
     }
     for question in questions

@@ -138,6 +138,8 @@ impl RequestUses {
                 *count += 1;
                 *count - 1
             }
+            // Clients decide about the keys of subscriptions.
+            None if uses.len() >= MAX_COUNTED => 0,
             None => {
                 uses.insert(key.clone(), 1);
                 0
@@ -329,5 +331,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// How many different requests of a connection are counted.
+const MAX_COUNTED: usize = 100_000;
 /// How many requests that the recording does not have are kept.
 const MAX_UNMATCHED: usize = 1000;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bowline::Context;
 use bowline::exchange::{Notification, Outcome, Request, fit_question};
 use bowline_core::json::{Object, pick};
+use bowline_core::shortened;
 use bowline_types::{Json, LoggingLevel, RpcError};
 use serde::Deserialize;
 
@@ -110,11 +111,12 @@ impl MockInner {
         }
         let mut asks = scripts[asked.script].asks();
         let round = asks.position(|(step, _)| step == asked.step);
-        let given = answers.iter().flatten().map(describe);
+        let given: Vec<String> = answers.iter().flatten().map(describe).collect();
+        let recorded = recorded_answers(scripts, candidates, round.unwrap_or_default());
         let message = format!(
             "the recording does not go on after the answer {}; recorded answers: {}",
-            given.collect::<Vec<_>>().join(" and "),
-            recorded_answers(scripts, candidates, round.unwrap_or_default())
+            shortened(given.join(" and ")),
+            shortened(recorded)
         );
         Err(self.report(Unmatched::answer(key, message)))
     }

@@ -16,7 +16,7 @@ use crate::json_diff;
 pub struct Unmatched {
     /// The method.
     pub method: String,
-    /// The params, as JSON without `_meta`.
+    /// The params, as JSON without `_meta`; shortened if they are long.
     pub params: String,
     /// What the client was answered: which recorded request is nearest, and where it differs.
     pub message: String,
@@ -69,9 +69,13 @@ impl Unmatched {
     }
 
     fn new(key: &RequestKey, code: ErrorCode, message: String) -> Self {
+        let params = match key.params().len() > MAX_KEPT {
+            true => shortened(key.params()).to_string(),
+            false => key.params().to_owned(),
+        };
         Self {
-            method: key.method().to_owned(),
-            params: key.params().to_owned(),
+            method: shortened(key.method()).to_string(),
+            params,
             message,
             code,
         }
@@ -141,6 +145,8 @@ fn edit_distance(one: &str, other: &str) -> usize {
 /// With how many recorded requests one is compared.
 const MAX_COMPARED: usize = 1000;
 const MAX_NAME: usize = 100;
+/// The most bytes of params that are kept.
+const MAX_KEPT: usize = 10_000;
 
 #[cfg(test)]
 mod tests {
