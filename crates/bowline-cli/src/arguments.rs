@@ -196,6 +196,9 @@ pub(crate) fn coerce(schema: Schema<'_>, text: &str) -> Result<Value, String> {
             visible_line(text)
         )
     };
+    if schema.is_deep() {
+        return Err("nested too deeply; use `:=` with JSON".to_owned());
+    }
     if let Some(values) = schema.keyword("enum").or_else(|| schema.keyword("const")) {
         let values = match values {
             OrderedJson::List(values) => values.clone(),
@@ -367,6 +370,15 @@ mod tests {
             let why = built(words, &schema()).unwrap_err();
             assert!(why.starts_with(expected), "{words:?}: {why}");
         }
+    }
+
+    #[test]
+    fn a_schema_that_refers_to_itself_has_an_end() {
+        let tree = json!({"type": "object", "properties": {"t": {"$ref": "#/$defs/Tree"}},
+            "$defs": {"Tree": {"type": "array", "items": {"$ref": "#/$defs/Tree"}}}});
+
+        assert!(built(&["t=a"], &tree).unwrap_err().contains("use `:=`"));
+        assert_eq!(built(&["t:=[[]]"], &tree), Ok(json!({"t": [[]]})));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Ctrl-C: the first one ends the work, a second one leaves at once.
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -19,6 +20,8 @@ use crate::failure::Failure;
 pub(crate) async fn until_interrupted<T>(
     future: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
+    // Before the future starts anything that would have to be ended.
+    INTERRUPTED.get_or_init(listen);
     tokio::select! {
         biased; // a result that is complete counts
         result = future => result,
@@ -39,16 +42,29 @@ pub(crate) async fn interrupted() {
     }
 }
 
+/// Waits for the second Ctrl-C. Does not listen by itself: commands that never wait for [`interrupted`] keep the default.
+///
+/// # Cancel safety
+///
+/// Safe: the second Ctrl-C is remembered.
+pub(crate) async fn interrupted_twice() {
+    TWICE.notified().await;
+}
+
+static TWICE: Notify = Notify::const_new();
 static INTERRUPTED: OnceLock<watch::Receiver<bool>> = OnceLock::new();
 
 /// Listens once for the whole process, so that no signal is lost between two waits.
 fn listen() -> watch::Receiver<bool> {
     let (sender, receiver) = watch::channel(false);
+    let mut signals = Signals::new();
     tokio::spawn(async move {
-        let mut signals = Signals::new();
         signals.next().await;
         sender.send_replace(true);
         signals.next().await;
+        TWICE.notify_one();
+        // If the command is blocked, for example because its output is not read.
+        tokio::time::sleep(LEAVE_TIME).await;
         std::process::exit(Exit::Interrupted.code().into());
     });
     receiver
@@ -98,3 +114,5 @@ impl Signals {
         }
     }
 }
+
+const LEAVE_TIME: Duration = Duration::from_secs(2);

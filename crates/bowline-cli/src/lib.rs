@@ -87,6 +87,7 @@ mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use exit::Exit;
 use failure::Failure;
@@ -156,8 +157,16 @@ fn dispatch(command: CliCommand) -> Result<Exit, Failure> {
 fn block_on<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Failure::other("failed to start the runtime").caused_by(error))?;
-    let result = runtime.block_on(command);
-    // Does not wait for a thread that reads the terminal, which may never end.
-    runtime.shutdown_background();
+    let result = runtime.block_on(async {
+        tokio::select! {
+            biased; // a result that is complete counts
+            result = command => result,
+            () = interrupt::interrupted_twice() => Err(Failure::interrupted()),
+        }
+    });
+    // Drops all tasks, which kills child processes; but does not wait for ever for a thread that looks up a name.
+    runtime.shutdown_timeout(SHUTDOWN_TIME);
     result
 }
+
+const SHUTDOWN_TIME: Duration = Duration::from_secs(1);

@@ -206,9 +206,19 @@ impl<'a> Schema<'a> {
         }
     }
 
+    /// Returns how many parts are shown: fewer at each level, so that a schema that refers to itself stays short.
+    fn max_parts(self) -> usize {
+        MAX_PARTS >> self.depth.min(MAX_DEPTH)
+    }
+
+    /// Returns whether a value of this part would be nested too deeply to be written on a command line.
+    pub(crate) fn is_deep(self) -> bool {
+        self.depth > MAX_DEPTH
+    }
+
     /// Returns the type in the notation of TypeScript.
     pub(crate) fn type_text(self) -> String {
-        if self.depth > MAX_DEPTH {
+        if self.is_deep() {
             return "…".to_owned();
         }
         if let Some(value) = self.keyword("const") {
@@ -226,6 +236,7 @@ impl<'a> Schema<'a> {
             let texts: Vec<_> = parts
                 .items()
                 .iter()
+                .take(self.max_parts())
                 .map(|part| self.child(part).type_text())
                 .collect();
             if !texts.is_empty() {
@@ -237,7 +248,7 @@ impl<'a> Schema<'a> {
             return union(
                 alternatives
                     .into_iter()
-                    .take(MAX_VALUES)
+                    .take(self.max_parts())
                     .map(Self::type_text),
             );
         }
@@ -266,6 +277,7 @@ impl<'a> Schema<'a> {
             let items: Vec<_> = items
                 .items()
                 .iter()
+                .take(self.max_parts())
                 .map(|item| self.child(item).type_text())
                 .collect();
             return format!("[{}]", items.join(", "));
@@ -290,7 +302,7 @@ impl<'a> Schema<'a> {
             };
         }
         let required = self.required();
-        let mut members: Vec<_> = (properties.iter().take(MAX_MEMBERS))
+        let mut members: Vec<_> = (properties.iter().take(self.max_parts()))
             .map(|(name, property)| {
                 let mark = if required.contains(&name.as_str()) {
                     ""
@@ -304,7 +316,7 @@ impl<'a> Schema<'a> {
                 )
             })
             .collect();
-        if properties.len() > MAX_MEMBERS {
+        if properties.len() > self.max_parts() {
             members.push("…".to_owned());
         }
         format!("{{{}}}", members.join(", "))
@@ -330,7 +342,7 @@ fn literal(value: &OrderedJson) -> String {
 const MAX_DEPTH: usize = 5;
 const MAX_REFERENCES: usize = 8;
 const MAX_VALUES: usize = 12;
-const MAX_MEMBERS: usize = 24;
+const MAX_PARTS: usize = 32;
 
 #[cfg(test)]
 mod tests {
@@ -409,6 +421,15 @@ mod tests {
             line(input, None),
             "t(p?: {x: number}, t?: …[][][][][], u?: any)"
         );
+    }
+
+    #[test]
+    fn a_schema_that_multiplies_stays_short() {
+        let names = (0..40).map(|at| format!(r##""p{at}": {{"$ref": "#"}}"##));
+        let names = names.collect::<Vec<_>>().join(", ");
+        let input = format!(r#"{{"type": "object", "properties": {{{names}}}}}"#);
+
+        assert!(line(&input, None).len() < 1_000_000);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use crate::call::{LogLevel, log_text, parse_level};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::interrupt::interrupted;
+use crate::interrupt::{interrupted, until_interrupted};
 use crate::log::log_to_stderr;
 use crate::output::{Output, OutputOptions, Style, visible_line};
 use crate::target::{ConnectOptions, finish, split_words};
@@ -69,11 +69,7 @@ pub(crate) async fn run(options: WatchOptions) -> Result<Exit, Failure> {
             None => builder,
         }
     });
-    let client = tokio::select! {
-        biased; // a connection that is open counts
-        client = connecting => client?,
-        () = interrupted() => return Err(Failure::interrupted()),
-    };
+    let client = until_interrupted(connecting).await?;
     let watching = async {
         let mut watcher = Watcher::start(&client, uris, &options, output).await?;
         let mut changes = client.watch(watcher.filter.clone());

@@ -23,7 +23,7 @@ use crate::arguments::{Argument, add_arguments, missing};
 use crate::content::ContentPrinter;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::interrupt::interrupted;
+use crate::interrupt::{interrupted, until_interrupted};
 use crate::log::log_to_stderr;
 use crate::nearest::nearest;
 use crate::ordered_json::OrderedJson;
@@ -185,11 +185,7 @@ async fn connect(
             None => builder,
         }
     });
-    tokio::select! {
-        biased; // a connection that is open counts
-        client = connecting => client,
-        () = interrupted() => Err(Failure::interrupted()),
-    }
+    until_interrupted(connecting).await
 }
 
 /// Prints the result of a tool, and returns the exit code for it. Binary content is saved in the current folder.

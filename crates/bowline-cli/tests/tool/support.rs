@@ -101,6 +101,10 @@ impl Program {
         assert!(command.status().await.unwrap().success());
     }
 
+    pub(crate) async fn exit_code(&mut self) -> Option<i32> {
+        self.child.wait().await.unwrap().code()
+    }
+
     /// Waits for the end, and returns the rest of what was printed.
     pub(crate) async fn end(mut self) -> Ended {
         let mut stderr = String::new();
