@@ -65,7 +65,7 @@ codes! {
         "All clients fail on the day on which the certificate expires.",
         "Renew the certificate, and automate that.";
     PLAIN_HTTP = "plain-http", Warning,
-        "Everybody on the way can read and change the messages, tokens included.",
+        "Each network on the way can read and change the messages, tokens included.",
         "Serve HTTPS, for example by a reverse proxy in front of the server.";
     REDIRECT = "redirect", Warning,
         "Many clients do not follow redirects of a POST, or lose its body or the Authorization header.",
@@ -143,7 +143,7 @@ codes! {
         "Check the lists of allowed hosts, origins and addresses, in the server and in the proxies in front of it. If \
          a token is missing, answer with status 401.";
     AUTH_NO_METADATA = "auth-no-metadata", Error,
-        "A client does not learn where to get a token, so nobody can sign in.",
+        "A client does not learn where to get a token, so that it cannot sign in.",
         "Send `WWW-Authenticate: Bearer resource_metadata=\"…\"` with the 401, and serve that document (RFC 9728).";
     AUTH_NO_CHALLENGE = "auth-no-challenge", Warning,
         "Some clients learn only from WWW-Authenticate where the metadata is.",
@@ -200,7 +200,7 @@ codes! {
         "End the program when stdin ends.";
 
     CANCEL_IGNORED = "cancel-ignored", Error,
-        "A call that nobody waits for any more goes on, and costs time, money or worse.",
+        "A call whose result is not wanted any more goes on, and costs time, money or worse.",
         "Stop the work when the client sends `notifications/cancelled`, or, over modern HTTP, closes the request.";
     CANCEL_BREAKS_CONNECTION = "cancel-breaks-connection", Error,
         "Cancelling one call ends others.",

@@ -108,7 +108,7 @@ fn write(folder: &Path, files: &[(&str, String)]) -> Result<(), Failure> {
     }
     fs::create_dir(folder.join("src")).map_err(failed)?;
     for (path, text) in files {
-        // The folder is new, so that a file which exists was put there by somebody else meanwhile.
+        // The folder is new, so that a file which exists was put there by another process meanwhile.
         let mut file = fs::File::create_new(folder.join(path)).map_err(failed)?;
         file.write_all(text.as_bytes()).map_err(failed)?;
     }

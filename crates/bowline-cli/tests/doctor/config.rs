@@ -93,7 +93,7 @@ fn the_entry_is_mended_after_a_backup_and_the_server_is_examined_again() {
 fn without_consent_nothing_is_changed() {
     let home = Home::new("kept", &text());
 
-    // Standard input is not a terminal, so that nobody can be asked.
+    // Standard input is not a terminal, so that there is no consent.
     let output = bowline(
         &["doctor", "cursor:demo", "--fix-config"],
         &home.variables(),

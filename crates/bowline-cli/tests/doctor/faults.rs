@@ -59,7 +59,7 @@ fn a_cancel_that_is_ignored_over_stdio() {
 #[test]
 fn a_cancel_that_is_ignored_over_http() {
     let url = serve(|request| match request.rpc() {
-        // The work goes on after the client is gone, and its result is written to nobody.
+        // The work goes on after the client is gone, and its result is written all the same.
         "tools/call" => Answer::AfterClose(Response::result(
             request,
             &json!({"resultType": "complete", "content": []}),

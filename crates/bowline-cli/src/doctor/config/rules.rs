@@ -92,7 +92,7 @@ fn command_problems(
         .chain(texts)
         .any(|it| is_first(&it));
     if matches!(program.as_str(), "npx" | "npx.cmd") && !has_answer {
-        let what = "`npx` asks whether to install the package, and nobody answers.";
+        let what = "`npx` asks whether to install the package, and a host does not answer.";
         problems.push(Problem {
             finding: Finding::new(&codes::CONFIG_NPX, what),
             edits: vec![Edit::PrependArgs(vec!["-y".to_owned()])],

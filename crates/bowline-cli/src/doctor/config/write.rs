@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_somebody_else_changed_is_not_touched() {
+    fn a_file_that_was_changed_meanwhile_is_not_touched() {
         let folder = folder("changed");
         let file = folder.join("mcp.json");
         fs::write(&file, "other").unwrap();
