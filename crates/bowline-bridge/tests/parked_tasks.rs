@@ -1,5 +1,6 @@
 //! Parked calls as tasks: a modern client that declared tasks, and a legacy server that asks and has none.
 #![allow(
+    clippy::panic,
     clippy::unwrap_used,
     reason = "clippy exempts only `#[test]` functions, not their helpers"
 )]
