@@ -90,6 +90,38 @@ fn all_members_of_the_bridge_are_read() {
 }
 
 #[test]
+fn parked_calls_have_a_form_and_a_key() {
+    let read = |members: &str| {
+        let text = format!(r#"{{"bridge": {{{members}}}, "mcpServers": {{}}}}"#);
+        BridgeConfig::from_json(&text).map(|config| config.settings().clone())
+    };
+
+    let settings = read(r#""parkedCalls": "task", "stateKey": "${KEY}""#).unwrap();
+    assert_eq!(settings.parked_calls, ParkedCallForm::Task);
+    assert_eq!(settings.state_key, Some(StateKey::new("${KEY}")));
+    let default = read("").unwrap();
+    assert_eq!(default.parked_calls, ParkedCallForm::Retry);
+    assert_eq!(default.state_key, None);
+    for (wrong, member) in [
+        (r#""parkedCalls": "other""#, "parkedCalls"),
+        (r#""stateKey": 7"#, "stateKey"),
+    ] {
+        let error = read(wrong).unwrap_err().to_string();
+        assert!(error.contains(member), "{error}");
+    }
+}
+
+#[test]
+fn a_key_that_is_too_short_is_refused_when_the_bridge_is_created() {
+    let text = r#"{"bridge": {"stateKey": "short"}, "mcpServers": {}}"#;
+    let config = BridgeConfig::from_json(text).unwrap();
+
+    let refused = crate::Bridge::from_config(&config).unwrap_err();
+
+    assert!(refused.to_string().contains("stateKey"), "{refused}");
+}
+
+#[test]
 fn all_members_of_a_server_are_read() {
     let settings = upstream(
         r#"{

@@ -214,4 +214,4 @@ impl Random {
 }
 
 /// Within which each call must end.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_secs(10);
