@@ -320,9 +320,13 @@ impl ToolCommand<'_> {
         self.status.clear();
         match ended {
             Ok(reply) => {
-                let exit = self.print(&reply?)?;
+                let exit = match reply {
+                    Ok(reply) => self.print(&reply),
+                    Err(error) => Err(error.into()),
+                };
+                // Also after an error: the cancel of a call that timed out may not have been sent yet.
                 finish(self.client).await;
-                Ok(exit)
+                exit
             }
             Err(failure) if failure.exit() == Exit::Interrupted => {
                 let report = cancel::cancel(call, self.client, began.elapsed()).await;
