@@ -1,21 +1,29 @@
 //! The checks of a server without the fixture, which call one of its tools.
 
-use crate::fixture_checks::{end_watch, ensure, examine, start_watch};
+use crate::fixture_checks::{end_watch, ensure, examine, find_signature, list, start_watch};
 use crate::recorded::Recorded;
 use crate::target::Tool;
-use crate::{Outcome, Result};
+use crate::{Outcome, Report, Result};
 
-type Check = fn(&Tool, &ToolCase) -> Result<Outcome>;
-
-/// Every check, in order.
-pub(crate) const CHECKS: &[(&str, Check)] = &[
-    ("bowline ls", ls),
-    ("bowline call", call),
-    ("bowline watch", |tool, _| watch(tool)),
-    ("bowline tap", tap),
-    ("bowline check", check),
-    ("bowline doctor", doctor),
-];
+/// Runs every check.
+pub(crate) fn run(tool: &Tool, case: &ToolCase, report: &mut Report) {
+    report.add("bowline ls", ls(tool, case, report));
+    report.add("bowline call", call(tool, case));
+    report.add("bowline watch", watch(tool));
+    // One recording for both.
+    let options = ["--args", &case.arguments];
+    match Recorded::call(tool, &options, &[&case.tool], 0) {
+        Ok(recorded) => {
+            report.add("bowline tap", tap(tool, case, &recorded));
+            report.add("bowline check", recorded.check(tool));
+        }
+        Err(error) => {
+            report.add("bowline tap", Err(error.clone()));
+            report.add("bowline check", Err(error));
+        }
+    }
+    report.add("bowline doctor", doctor(tool, case));
+}
 
 /// A tool, its arguments as JSON, and a part of the text that it returns.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,19 +62,9 @@ impl ToolCase {
 }
 
 /// The tool is listed.
-fn ls(tool: &Tool, case: &ToolCase) -> Result<Outcome> {
-    let listed = tool.run("ls", &["--json"], &[])?;
-    let tools = listed.expect(0)?.json()?["tools"].clone();
-    let mut tools = tools.as_array().into_iter().flatten();
-    ensure(tools.any(|it| it["name"] == *case.tool), || {
-        format!("no `{}` in {}", case.tool, listed.describe())
-    })?;
-    let text = tool.run("ls", &["--short"], &[])?;
-    let signature = format!("{}(", case.tool);
-    ensure(text.expect(0)?.stdout.contains(&signature), || {
-        format!("no signature of `{}` in {}", case.tool, text.describe())
-    })?;
-    Ok(Outcome::Ok)
+fn ls(tool: &Tool, case: &ToolCase, report: &Report) -> Result<Outcome> {
+    list(tool, &case.tool, report)?;
+    find_signature(tool, &format!("{}(", case.tool))
 }
 
 /// The tool returns the expected text.
@@ -85,25 +83,12 @@ fn watch(tool: &Tool) -> Result<Outcome> {
 }
 
 /// The call is recorded with its result.
-fn tap(tool: &Tool, case: &ToolCase) -> Result<Outcome> {
-    let exchange = record(tool, case)?.exchange(tool, &case.tool)?;
+fn tap(tool: &Tool, case: &ToolCase, recorded: &Recorded) -> Result<Outcome> {
+    let exchange = recorded.exchange(tool, &case.tool)?;
     ensure(exchange["state"] == "answered", || {
         format!("expected a result, got {exchange}")
     })?;
     Ok(Outcome::Ok)
-}
-
-/// The recording violates no law of the specification.
-fn check(tool: &Tool, case: &ToolCase) -> Result<Outcome> {
-    record(tool, case)?.check(tool)?;
-    Ok(Outcome::Ok)
-}
-
-fn record(tool: &Tool, case: &ToolCase) -> Result<Recorded> {
-    let options = ["--args", &case.arguments];
-    let (recorded, ended) = Recorded::call(tool, &options, &[&case.tool])?;
-    ended.expect(0)?;
-    Ok(recorded)
 }
 
 /// The doctor finds no error.

@@ -7,39 +7,56 @@ use serde_json::Value;
 use crate::program::Program;
 use crate::recorded::Recorded;
 use crate::target::{LIMIT, Target, Tool, Words};
-use crate::{Outcome, Result};
+use crate::{Outcome, Report, Result};
 
-type Check = fn(&Tool) -> Result<Outcome>;
-
-/// Every check, in order.
-pub(crate) const CHECKS: &[(&str, Check)] = &[
-    ("bowline ls", ls),
-    ("bowline call", call),
-    ("bowline call, interrupted", interrupt),
-    ("bowline watch", watch),
-    ("bowline tap", tap),
-    ("bowline check", check),
-    ("bowline doctor", doctor),
-];
+/// Runs every check.
+pub(crate) fn run(tool: &Tool, report: &mut Report) {
+    report.add("bowline ls", ls(tool, report));
+    report.add("bowline call", call(tool));
+    report.add("bowline call and Ctrl-C", interrupt(tool));
+    report.add("bowline watch", watch(tool));
+    // One recording for both.
+    match Recorded::call(tool, &TIMEOUT, &SLOW, TIMED_OUT) {
+        Ok(recorded) => {
+            report.add("bowline tap", tap(tool, &recorded));
+            report.add("bowline check", recorded.check(tool));
+        }
+        Err(error) => {
+            report.add("bowline tap", Err(error.clone()));
+            report.add("bowline check", Err(error));
+        }
+    }
+    report.add("bowline doctor", doctor(tool));
+}
 
 /// The tools are listed with their schemas, and as signatures.
-fn ls(tool: &Tool) -> Result<Outcome> {
-    let listed = tool.run("ls", &["--json"], &[])?;
-    let tools = listed.expect(0)?.json()?["tools"].clone();
-    let add = tools.as_array().into_iter().flatten();
-    let add = add.into_iter().find(|tool| tool["name"] == "add");
-    let add = add.ok_or_else(|| format!("no `add` in {}", listed.describe()))?;
+fn ls(tool: &Tool, report: &Report) -> Result<Outcome> {
+    let add = list(tool, "add", report)?;
     let schema = &add["inputSchema"];
     for name in ["a", "b"] {
         ensure(schema["properties"][name]["type"] == "integer", || {
             format!("`{name}` is not an integer in {schema}")
         })?;
     }
+    find_signature(tool, "add(a: integer, b: integer)")
+}
+
+/// Reports the version, and returns the definition of this tool.
+pub(crate) fn list(tool: &Tool, name: &str, report: &Report) -> Result<Value> {
+    let listed = tool.run("ls", &["--json"], &[])?;
+    let json = listed.expect(0)?.json()?;
+    report.version(json["protocolVersion"].as_str().unwrap_or_default());
+    let mut tools = json["tools"].as_array().into_iter().flatten();
+    let found = tools.find(|tool| tool["name"] == name).cloned();
+    found.ok_or_else(|| format!("no `{name}` in {}", listed.describe()))
+}
+
+/// Fails if `bowline ls` does not print this signature.
+pub(crate) fn find_signature(tool: &Tool, signature: &str) -> Result<Outcome> {
     let text = tool.run("ls", &["--short"], &[])?;
-    ensure(
-        text.expect(0)?.stdout.contains("add(a: integer, b: integer)"),
-        || format!("no signature of `add` in {}", text.describe()),
-    )?;
+    ensure(text.expect(0)?.stdout.contains(signature), || {
+        format!("no `{signature}` in {}", text.describe())
+    })?;
     Ok(Outcome::Ok)
 }
 
@@ -70,12 +87,11 @@ fn call(tool: &Tool) -> Result<Outcome> {
 
 /// Ctrl-C while the handler runs: the command reports the cancel, and the handler stops.
 fn interrupt(tool: &Tool) -> Result<Outcome> {
-    let arguments = ["slow", "seconds=600"];
     let version = tool.fixed_version().unwrap_or_default();
     let (running, how) = match tool.target() {
         Target::Url(_) => {
             tool.run("call", &[], &["reset"])?.expect(0)?;
-            let running = tool.start("call", &[], &arguments)?;
+            let running = tool.start("call", &[], &SLOW)?;
             wait_for_stats(tool, |stats| stats["active"] == 1)?;
             let how = match tool.is_modern(version) {
                 true => "closed the response",
@@ -89,7 +105,7 @@ fn interrupt(tool: &Tool) -> Result<Outcome> {
             let words = Words {
                 command: "call",
                 options: &["-v"],
-                arguments: &arguments,
+                arguments: &SLOW,
             };
             let running = tool.start_at(words, &tapped)?;
             running.stderr_line("tools/call")?;
@@ -100,7 +116,9 @@ fn interrupt(tool: &Tool) -> Result<Outcome> {
     let ended = running.end()?;
     ensure(ended.expect(130)?.stderr.contains(how), || ended.describe())?;
     if tool.is_http() {
-        wait_for_stats(tool, |stats| stats["active"] == 0 && stats["cancelled"] == 1)?;
+        wait_for_stats(tool, |stats| {
+            stats["active"] == 0 && stats["cancelled"] == 1
+        })?;
     }
     Ok(Outcome::Ok)
 }
@@ -127,7 +145,9 @@ fn watch(tool: &Tool) -> Result<Outcome> {
         let deadline = Instant::now() + LIMIT;
         // Over legacy HTTP, the stream of notifications may open after the subscription was acknowledged.
         while !has_update(&watch)? {
-            ensure(Instant::now() < deadline, || "no update is printed".to_owned())?;
+            ensure(Instant::now() < deadline, || {
+                "no update is printed".to_owned()
+            })?;
             tool.run("call", &[], &["touch"])?.expect(0)?;
         }
     }
@@ -163,8 +183,7 @@ fn has_update(watch: &Program) -> Result<bool> {
 }
 
 /// A call that times out is recorded with its cancel, in the form of the era and the transport.
-fn tap(tool: &Tool) -> Result<Outcome> {
-    let recorded = record(tool)?;
+fn tap(tool: &Tool, recorded: &Recorded) -> Result<Outcome> {
     let exchange = recorded.exchange(tool, "slow")?;
     let version = exchange["version"].as_str().unwrap_or_default();
     let form = match (tool.is_http(), tool.is_modern(version)) {
@@ -186,19 +205,6 @@ fn tap(tool: &Tool) -> Result<Outcome> {
     Ok(Outcome::Ok)
 }
 
-/// The recording of the same call violates no law of the specification.
-fn check(tool: &Tool) -> Result<Outcome> {
-    record(tool)?.check(tool)?;
-    Ok(Outcome::Ok)
-}
-
-fn record(tool: &Tool) -> Result<Recorded> {
-    let options = ["--timeout", "500ms"];
-    let (recorded, ended) = Recorded::call(tool, &options, &["slow", "seconds=600"])?;
-    ended.expect(7)?;
-    Ok(recorded)
-}
-
 /// The doctor finds no error, and a tool that really stops.
 fn doctor(tool: &Tool) -> Result<Outcome> {
     if tool.fixed_version().is_some_and(|it| tool.is_modern(it)) {
@@ -206,7 +212,12 @@ fn doctor(tool: &Tool) -> Result<Outcome> {
             "it examines all versions at once, and does so in the mode `legacy`",
         ));
     }
-    let arguments = ["--cancel-tool", "slow", "--cancel-args", r#"{"seconds": 600}"#];
+    let arguments = [
+        "--cancel-tool",
+        "slow",
+        "--cancel-args",
+        r#"{"seconds": 600}"#,
+    ];
     examine(tool, &arguments)
 }
 
@@ -224,10 +235,13 @@ pub(crate) fn examine(tool: &Tool, options: &[&str]) -> Result<Outcome> {
         format!("the doctor finds {}", errors.join("; "))
     })?;
     examined.expect(0)?;
-    let versions = report["facts"]["versions"].to_string();
+    let mut facts = report["facts"].as_array().into_iter().flatten();
+    let versions = facts.find(|it| it["name"] == "versions");
+    let versions = versions.map(|it| it["value"].to_string());
+    let versions = versions.unwrap_or_default();
     let version = tool.fixed_version().unwrap_or("20");
     ensure(versions.contains(version), || {
-        format!("no {version} in {versions}")
+        format!("no {version} in the versions `{versions}`")
     })?;
     let unchecked = report["unchecked"].to_string();
     ensure(!unchecked.contains("the rest"), || {
@@ -242,6 +256,12 @@ pub(crate) fn ensure(is_true: bool, error: impl FnOnce() -> String) -> Result<()
         false => Err(error()),
     }
 }
+
+/// A call that does not end by itself.
+const SLOW: [&str; 2] = ["slow", "seconds=600"];
+const TIMEOUT: [&str; 2] = ["--timeout", "500ms"];
+/// The exit code of a call that timed out.
+const TIMED_OUT: i32 = 7;
 
 /// How long an update may take before the resource is changed again.
 const UPDATE_TIME: Duration = Duration::from_millis(500);

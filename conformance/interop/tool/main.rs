@@ -29,25 +29,14 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let mut counts = CheckCounts::default();
-    match tool.version() {
-        Ok(version) => println!("# {version}"),
-        Err(error) => eprintln!("no version: {error}"),
-    }
+    let mut report = Report::default();
     match &case {
-        Some(case) => {
-            for (name, check) in case_checks::CHECKS {
-                counts.count(name, check(&tool, case));
-            }
-        }
-        None => {
-            for (name, check) in fixture_checks::CHECKS {
-                counts.count(name, check(&tool));
-            }
-        }
+        Some(case) => case_checks::run(&tool, case, &mut report),
+        None => fixture_checks::run(&tool, &mut report),
     }
-    println!("{} passed, {} failed", counts.passed, counts.failed);
-    match counts.failed {
+    let Report { passed, failed } = report;
+    println!("{passed} passed, {failed} failed");
+    match failed {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     }
@@ -83,15 +72,19 @@ fn parse(words: &[String]) -> Result<(Tool, Option<ToolCase>)> {
     Ok((Tool::new(bowline, version, target), case))
 }
 
-/// The number of passed and failed checks.
-#[derive(Default)]
-struct CheckCounts {
+/// Prints the results, and counts them.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
     passed: usize,
     failed: usize,
 }
 
-impl CheckCounts {
-    fn count(&mut self, name: &str, outcome: Result<Outcome>) {
+impl Report {
+    pub(crate) fn version(&self, version: &str) {
+        println!("# {version}");
+    }
+
+    pub(crate) fn add(&mut self, name: &str, outcome: Result<Outcome>) {
         match outcome {
             Ok(Outcome::Ok) => {
                 self.passed += 1;
@@ -129,7 +122,12 @@ mod tests {
 
     #[test]
     fn invalid_command_lines_are_rejected() {
-        for line in [&[][..], &["auto"], &["never", "server"], &["auto", "--tool", "add"]] {
+        for line in [
+            &[][..],
+            &["auto"],
+            &["never", "server"],
+            &["auto", "--tool", "add"],
+        ] {
             assert!(parsed(line).is_err(), "{line:?}");
         }
     }

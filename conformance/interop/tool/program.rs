@@ -166,7 +166,12 @@ impl Ended {
 
     /// Returns the command line with its output, for errors.
     pub(crate) fn describe(&self) -> String {
-        let Self { line, code, stdout, stderr } = self;
+        let Self {
+            line,
+            code,
+            stdout,
+            stderr,
+        } = self;
         let code = code.map_or("a signal".to_owned(), |code| code.to_string());
         format!("{line}, which ended with {code}: {stdout:.600} {stderr:.600}")
     }

@@ -4,20 +4,20 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::Result;
-use crate::program::Ended;
 use crate::target::{Target, Tool, Words};
+use crate::{Outcome, Result};
 
 /// A recording in the folder of temporary files, removed on drop.
 pub(crate) struct Recorded(PathBuf);
 
 impl Recorded {
-    /// Calls a tool through a tap, and returns the recording with the end of the call.
+    /// Calls a tool through a tap; `code` is the expected exit code.
     pub(crate) fn call(
         tool: &Tool,
         options: &[&str],
         arguments: &[&str],
-    ) -> Result<(Self, Ended)> {
+        code: i32,
+    ) -> Result<Self> {
         let name = format!("bowline-interop-tool-{}.jsonl", std::process::id());
         let recorded = Self(std::env::temp_dir().join(name));
         recorded.remove(); // a tap does not overwrite the file of a process that had this id
@@ -42,7 +42,8 @@ impl Recorded {
                 ended
             }
         };
-        Ok((recorded, ended))
+        ended.expect(code)?;
+        Ok(recorded)
     }
 
     /// Returns the recorded call of a tool, as `bowline show` prints it.
@@ -57,7 +58,7 @@ impl Recorded {
     }
 
     /// Fails if `bowline check` finds something.
-    pub(crate) fn check(&self, tool: &Tool) -> Result<()> {
+    pub(crate) fn check(&self, tool: &Tool) -> Result<Outcome> {
         let file = self.0.display().to_string();
         let checked = tool.run_alone(&["check", "--json", &file])?;
         let findings = checked.json()?["findings"].clone();
@@ -68,7 +69,7 @@ impl Recorded {
             .map(|it| format!("{}: {}", it["law"], it["what"]))
             .collect();
         match findings.is_empty() {
-            true => checked.expect(0).map(|_| ()),
+            true => checked.expect(0).map(|_| Outcome::Ok),
             false => Err(format!("`bowline check` finds {}", findings.join("; "))),
         }
     }

@@ -4,8 +4,6 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use serde_json::Value;
-
 use crate::Result;
 use crate::program::{Ended, Program};
 
@@ -53,16 +51,6 @@ impl Tool {
 
     pub(crate) fn fixed_version(&self) -> Option<&'static str> {
         self.version
-    }
-
-    /// Returns the protocol version that `bowline ls` reports.
-    pub(crate) fn version(&self) -> Result<String> {
-        let listed = self.run("ls", &["--json"], &[])?;
-        let version = listed.expect(0)?.json()?["protocolVersion"].clone();
-        match version {
-            Value::String(version) => Ok(version),
-            _ => Err(format!("no version from {}", listed.describe())),
-        }
     }
 
     /// Runs a command that talks to the server, in the version of the mode.
