@@ -73,6 +73,7 @@ pub(crate) async fn run(options: WatchOptions) -> Result<Exit, Failure> {
     let watching = async {
         let mut watcher = Watcher::start(&client, uris, &options, output).await?;
         let mut changes = client.watch(watcher.filter.clone());
+        changes.subscribed().await?;
         watcher.announce()?;
         loop {
             tokio::select! {

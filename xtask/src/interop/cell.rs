@@ -5,7 +5,7 @@ use std::io;
 use std::process::Command;
 use std::time::Duration;
 
-use super::known_failures::KnownFailures;
+use super::known_failures::{CellKey, KnownFailures};
 use crate::process::{self, ExitKind};
 
 /// The results of one peer over one transport in one mode.
@@ -75,8 +75,14 @@ impl CellSpec<'_> {
         let captured = process::capture(client, LIMIT)?;
         let mut report = ClientReport::read(&captured.output);
         report.check_end(captured.end, self.version);
+        let key = CellKey {
+            peer: self.peer,
+            side: self.side,
+            transport: self.transport,
+            mode: self.mode,
+        };
         let results = self.checks.iter().map(|check| {
-            let is_listed = known_failures.names(self.peer, self.side, self.transport, check);
+            let is_listed = known_failures.names(key, check);
             match (report.result(check), is_listed) {
                 (CheckResult::Failed(_), true) => CheckResult::KnownFailure,
                 (CheckResult::Ok, true) => CheckResult::Unexpected,
@@ -99,6 +105,15 @@ impl Cell {
     /// Iterates over the checks and their results.
     pub(crate) fn checks(&self) -> impl Iterator<Item = (&'static str, &CheckResult)> {
         self.checks.iter().copied().zip(&self.results)
+    }
+
+    pub(crate) fn key(&self) -> CellKey<'_> {
+        CellKey {
+            peer: self.peer,
+            side: self.side,
+            transport: self.transport,
+            mode: &self.mode,
+        }
     }
 
     pub(crate) fn is_as_expected(&self) -> bool {

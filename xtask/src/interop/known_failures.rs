@@ -1,6 +1,6 @@
 //! The known failures of peers: `peer, side, check: reason` lines and comments. With the additional word `helped`, the
-//! check passes because our program for that peer works around the failure. With the name of a transport, the line
-//! applies to that transport only.
+//! check passes because our program for that peer works around the failure. With the name of a transport, or of a mode
+//! of one era, the line applies to that transport or mode only.
 
 use super::cell::{Cell, CheckResult, Side, Transport};
 
@@ -19,7 +19,18 @@ pub(crate) struct KnownFailure {
     pub(crate) is_helped: bool,
     /// The only transport that the line applies to; all if `None`.
     pub(crate) transport: Option<Transport>,
+    /// The only mode that the line applies to; all if `None`.
+    pub(crate) mode: Option<&'static str>,
     pub(crate) why: String,
+}
+
+/// What identifies a cell.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CellKey<'a> {
+    pub(crate) peer: &'a str,
+    pub(crate) side: Side,
+    pub(crate) transport: Transport,
+    pub(crate) mode: &'a str,
 }
 
 impl KnownFailures {
@@ -30,21 +41,28 @@ impl KnownFailures {
         Ok(Self { lines })
     }
 
-    /// Returns whether the peer is known to fail this check.
-    pub(crate) fn names(&self, peer: &str, side: Side, over: Transport, check: &str) -> bool {
-        let line = self.line(peer, side, over, check);
+    /// Returns whether this check is known to fail in this cell.
+    pub(crate) fn names(&self, cell: CellKey<'_>, check: &str) -> bool {
+        let line = self.line(cell, check);
         line.is_some_and(|line| !line.is_helped)
     }
 
-    /// Returns whether the peer passes this check because our program works around a failure.
-    pub(crate) fn helps(&self, peer: &str, side: Side, over: Transport, check: &str) -> bool {
-        let line = self.line(peer, side, over, check);
+    /// Returns whether this check passes because our program works around a failure.
+    pub(crate) fn helps(&self, cell: CellKey<'_>, check: &str) -> bool {
+        let line = self.line(cell, check);
         line.is_some_and(|line| line.is_helped)
     }
 
-    fn line(&self, peer: &str, side: Side, over: Transport, check: &str) -> Option<&KnownFailure> {
+    fn line(&self, cell: CellKey<'_>, check: &str) -> Option<&KnownFailure> {
         let mut lines = self.lines.iter();
-        lines.find(|line| line.is_about(peer, side, over) && line.check == check)
+        lines.find(|line| line.is_about(cell) && line.check == check)
+    }
+
+    /// Returns the lines about these checks, and those about others.
+    pub(crate) fn split(&self, checks: &[&str]) -> (Self, Self) {
+        let lines = self.lines.iter().cloned();
+        let (of, others) = lines.partition(|line| checks.contains(&line.check.as_str()));
+        (Self { lines: of }, Self { lines: others })
     }
 
     /// Returns the lines about these peers.
@@ -75,7 +93,7 @@ impl KnownFailures {
                     true => CheckResult::Ok,
                     false => CheckResult::KnownFailure,
                 };
-                line.is_about(cell.peer, cell.side, cell.transport)
+                line.is_about(cell.key())
                     && (cell.checks()).any(|(check, it)| check == line.check && *it == expected)
             })
         };
@@ -94,10 +112,12 @@ impl KnownFailure {
         let [peer, side, check, options @ ..] = &words[..] else {
             return Err(error());
         };
-        let (mut is_helped, mut transport) = (false, None);
+        let (mut is_helped, mut transport, mut mode) = (false, None, None);
         for &option in options {
             match option {
                 "helped" => is_helped = true,
+                "2026" => mode = Some("2026"),
+                "legacy" => mode = Some("legacy"),
                 name => transport = Some(Transport::named(name).ok_or_else(error)?),
             }
         }
@@ -110,13 +130,15 @@ impl KnownFailure {
             check: (*check).to_owned(),
             is_helped,
             transport,
+            mode,
             why: why.to_owned(),
         })
     }
 
-    fn is_about(&self, peer: &str, side: Side, over: Transport) -> bool {
-        let is_over = self.transport.is_none_or(|only| only == over);
-        self.peer == peer && self.side == side.name() && is_over
+    fn is_about(&self, cell: CellKey<'_>) -> bool {
+        let is_over = self.transport.is_none_or(|only| only == cell.transport);
+        let is_in = self.mode.is_none_or(|only| only == cell.mode);
+        self.peer == cell.peer && self.side == cell.side.name() && is_over && is_in
     }
 }
 
@@ -136,12 +158,22 @@ mod tests {
         }
     }
 
+    fn key(peer: &str, side: Side, transport: Transport) -> CellKey<'_> {
+        CellKey {
+            peer,
+            side,
+            transport,
+            mode: "legacy",
+        }
+    }
+
     #[test]
     fn a_line_applies_to_one_check_of_one_side_of_one_peer() {
         let known_failures =
             KnownFailures::parse("# why\n\npython 1, server, open: refused\n").unwrap();
 
-        let names = |peer, side, check| known_failures.names(peer, side, Transport::Http, check);
+        let names =
+            |peer, side, check| known_failures.names(key(peer, side, Transport::Http), check);
         assert!(names("python 1", Side::Server, "open"));
         assert!(!names("python 1", Side::Client, "open"));
         assert!(!names("python 2", Side::Server, "open"));
@@ -153,8 +185,9 @@ mod tests {
         let known_failures =
             KnownFailures::parse("python 1, server, open, http+sse: refused").unwrap();
 
-        assert!(known_failures.names("python 1", Side::Server, Transport::HttpSse, "open"));
-        assert!(!known_failures.names("python 1", Side::Server, Transport::Http, "open"));
+        let names = |over| known_failures.names(key("python 1", Side::Server, over), "open");
+        assert!(names(Transport::HttpSse));
+        assert!(!names(Transport::Http));
         assert_eq!(
             known_failures
                 .unused(&[cell(CheckResult::KnownFailure)])
@@ -169,9 +202,31 @@ mod tests {
         let known_failures =
             KnownFailures::parse("python 1, server, open, helped, http: refused").unwrap();
 
-        let helps = |over| known_failures.helps("python 1", Side::Server, over, "open");
+        let helps = |over| known_failures.helps(key("python 1", Side::Server, over), "open");
         assert!(helps(Transport::Http));
         assert!(!helps(Transport::Stdio));
+    }
+
+    #[test]
+    fn a_line_may_apply_to_one_mode_only() {
+        let known_failures = KnownFailures::parse("python 1, server, open, 2026: refused").unwrap();
+
+        let mut key = key("python 1", Side::Server, Transport::Http);
+        assert!(!known_failures.names(key, "open"));
+        key.mode = "2026";
+        assert!(known_failures.names(key, "open"));
+    }
+
+    #[test]
+    fn lines_are_selected_by_check() {
+        let known_failures =
+            KnownFailures::parse("rmcp, server, open: refused\nrmcp, server, list: too long")
+                .unwrap();
+
+        let (of, others) = known_failures.split(&["list"]);
+
+        assert_eq!(of.lines()[0].check, "list");
+        assert_eq!(others.lines()[0].check, "open");
     }
 
     #[test]
@@ -190,8 +245,9 @@ mod tests {
         let known_failures =
             KnownFailures::parse("python 1, server, open, helped: refused").unwrap();
 
-        assert!(!known_failures.names("python 1", Side::Server, Transport::Http, "open"));
-        assert!(known_failures.helps("python 1", Side::Server, Transport::Http, "open"));
+        let key = key("python 1", Side::Server, Transport::Http);
+        assert!(!known_failures.names(key, "open"));
+        assert!(known_failures.helps(key, "open"));
         assert!(known_failures.unused(&[cell(CheckResult::Ok)]).is_empty());
         assert_eq!(
             known_failures

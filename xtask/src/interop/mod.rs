@@ -6,6 +6,7 @@
 //! known_failures  the checks that a peer is known to fail, with reasons
 //! bridged         the SDKs with a bridge between client and server
 //! mocked          a recording of two SDKs, served to their clients
+//! tool            the command `bowline` with the servers of the SDKs
 //! tasks           implementations of the extension of tasks, with a fixture of their own
 //! table           all cells, as `conformance/RESULTS.md`
 //! real            published programs, unmodified and without our fixture
@@ -19,6 +20,7 @@ mod peers;
 mod real;
 mod table;
 mod tasks;
+mod tool;
 
 use std::io;
 use std::path::Path;
@@ -76,16 +78,19 @@ fn check(root: &Path, peers: Peers, mode: ResultsMode) -> io::Result<bool> {
     let parts = match peers {
         Peers::Sdks => {
             let (of_sdks, of_tasks) = (known.about(&peers::NAMES), known.about(&tasks::NAMES));
+            let (of_tool, of_sdks) = of_sdks.split(tool::CHECKS);
             let peers = Peer::install_all(root)?;
             let sdks = run_cells(&ours, &peers, &of_sdks)?;
             let tasks = tasks::run(root, &ours, &of_tasks)?;
             let bridged = bridged::run(&ours, &peers, &of_sdks)?;
             let mocked = mocked::run(root, &ours, &peers)?;
+            let tool = tool::run(&ours, &peers, &of_tool)?;
             vec![
                 (PagePart::Sdks, sdks, of_sdks.clone()),
                 (PagePart::Tasks, tasks, of_tasks),
                 (PagePart::Bridged, bridged, of_sdks),
                 (PagePart::Mocked, mocked, KnownFailures::default()),
+                (PagePart::Tool, tool, of_tool),
             ]
         }
         Peers::Mocked => {
@@ -94,13 +99,15 @@ fn check(root: &Path, peers: Peers, mode: ResultsMode) -> io::Result<bool> {
             vec![(PagePart::Mocked, mocked, KnownFailures::default())]
         }
         Peers::Real => {
-            let of_real = known.about(&real::names());
-            let of_bridged = known.about(&real::bridged_names());
+            let (of_tool, of_real) = known.about(&real::names()).split(tool::CHECKS);
+            let of_bridged = of_real.about(&real::bridged_names());
             let cells = real::run(root, &ours, &of_real, real::Through::Nothing)?;
             let bridged = real::run(root, &ours, &of_bridged, real::Through::Bridge)?;
+            let tool = real::run(root, &ours, &of_tool, real::Through::Tool)?;
             vec![
                 (PagePart::Real, cells, of_real),
                 (PagePart::BridgedReal, bridged, of_bridged),
+                (PagePart::ToolReal, tool, of_tool),
             ]
         }
     };

@@ -35,6 +35,8 @@ pub(crate) struct OurPrograms {
     pub(crate) bridge: ProgramCommand,
     /// The command `bowline`.
     pub(crate) bowline: ProgramCommand,
+    /// The program that runs `bowline` against a server.
+    pub(crate) tool: ProgramCommand,
 }
 
 impl Peer {
@@ -153,6 +155,7 @@ impl OurPrograms {
             server: ProgramCommand::new([built.join("interop-server")]),
             bridge: ProgramCommand::new([built.join("interop-bridge")]),
             bowline: ProgramCommand::new([built.join("bowline")]),
+            tool: ProgramCommand::new([built.join("interop-tool")]),
         })
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::cell::{CHECKS, Cell, CheckResult, Side};
 use super::known_failures::KnownFailures;
-use super::{real, tasks};
+use super::{real, tasks, tool};
 
 /// One of the parts of `conformance/RESULTS.md`, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,17 +15,23 @@ pub(crate) enum PagePart {
     Bridged,
     /// A recording, served to the SDKs.
     Mocked,
+    /// The command `bowline` with the servers of the SDKs.
+    Tool,
     Real,
     /// Published programs with a bridge in between.
     BridgedReal,
+    /// The command `bowline` with published servers.
+    ToolReal,
 }
 
 impl PagePart {
     /// Returns the command that writes it.
     pub(crate) fn command(self) -> &'static str {
         match self {
-            Self::Sdks | Self::Tasks | Self::Bridged | Self::Mocked => "cargo xtask interop",
-            Self::Real | Self::BridgedReal => "cargo xtask interop --real",
+            Self::Sdks | Self::Tasks | Self::Bridged | Self::Mocked | Self::Tool => {
+                "cargo xtask interop"
+            }
+            Self::Real | Self::BridgedReal | Self::ToolReal => "cargo xtask interop --real",
         }
     }
 
@@ -45,46 +51,32 @@ impl PagePart {
 }
 
 /// The parts after the first, and the heading of each.
-const STARTS: [(PagePart, &str); 5] = [
+const STARTS: [(PagePart, &str); 7] = [
     (PagePart::Tasks, TASKS_INTRODUCTION_START),
     (PagePart::Bridged, BRIDGED_INTRODUCTION_START),
     (PagePart::Mocked, MOCKED_INTRODUCTION_START),
+    (PagePart::Tool, TOOL_INTRODUCTION_START),
     (PagePart::Real, REAL_INTRODUCTION_START),
     (PagePart::BridgedReal, BRIDGED_REAL_INTRODUCTION_START),
+    (PagePart::ToolReal, TOOL_REAL_INTRODUCTION_START),
 ];
 
 /// Renders one part.
 pub(crate) fn text(part: PagePart, cells: &[Cell], known_failures: &KnownFailures) -> String {
-    let (introduction, level, columns, checks) = match part {
-        PagePart::Sdks => (INTRODUCTION, "##", "peer | over | mode", CHECKS),
-        PagePart::Tasks => (
-            TASKS_INTRODUCTION,
-            "###",
-            "peer | over | version",
-            tasks::CHECKS,
-        ),
-        PagePart::Bridged => (BRIDGED_INTRODUCTION, "###", "peer | over | modes", CHECKS),
-        PagePart::Mocked => (MOCKED_INTRODUCTION, "###", "peer | over | mode", CHECKS),
-        PagePart::BridgedReal => (
-            BRIDGED_REAL_INTRODUCTION,
-            "###",
-            "program | over | modes",
-            real::CHECKS,
-        ),
-        PagePart::Real => (
-            REAL_INTRODUCTION,
-            "###",
-            "program | over | version",
-            real::CHECKS,
-        ),
-    };
+    let (introduction, columns, checks) = layout(part);
+    let level = if part == PagePart::Sdks { "##" } else { "###" };
     let mut page = introduction.to_owned();
     for (side, title) in [
         (Side::Client, "Their clients, our server"),
         (Side::Server, "Our client, their servers"),
     ] {
-        if part == PagePart::Mocked && side == Side::Server {
-            continue; // a mock is always the server
+        let has_side = match part {
+            PagePart::Mocked => side == Side::Client, // a mock is always the server
+            PagePart::Tool | PagePart::ToolReal => side == Side::Server,
+            _ => true,
+        };
+        if !has_side {
+            continue;
         }
         page.push_str(&format!("\n{level} {title}\n\n"));
         page.push_str(&format!("| {columns} | {} |\n", checks.join(" | ")));
@@ -107,14 +99,38 @@ pub(crate) fn text(part: PagePart, cells: &[Cell], known_failures: &KnownFailure
         };
         let over = line.transport.map(|only| format!(" over {}", only.name()));
         let over = over.unwrap_or_default();
+        let mode = line.mode.map(|only| format!(" in the mode `{only}`"));
+        let mode = mode.unwrap_or_default();
         page.push_str(&format!(
-            "* {peer}, as a {side}{over}, {how} `{check}`: {why}.\n"
+            "* {peer}, as a {side}{over}{mode}, {how} `{check}`: {why}.\n"
         ));
     }
     for line in skipped {
         page.push_str(&line);
     }
     page
+}
+
+/// Returns the introduction of a part, and the columns of its tables.
+fn layout(part: PagePart) -> (&'static str, &'static str, &'static [&'static str]) {
+    match part {
+        PagePart::Sdks => (INTRODUCTION, "peer | over | mode", CHECKS),
+        PagePart::Tasks => (TASKS_INTRODUCTION, "peer | over | version", tasks::CHECKS),
+        PagePart::Bridged => (BRIDGED_INTRODUCTION, "peer | over | modes", CHECKS),
+        PagePart::Mocked => (MOCKED_INTRODUCTION, "peer | over | mode", CHECKS),
+        PagePart::Tool => (TOOL_INTRODUCTION, "peer | over | mode", tool::CHECKS),
+        PagePart::Real => (REAL_INTRODUCTION, "program | over | version", real::CHECKS),
+        PagePart::BridgedReal => (
+            BRIDGED_REAL_INTRODUCTION,
+            "program | over | modes",
+            real::CHECKS,
+        ),
+        PagePart::ToolReal => (
+            TOOL_REAL_INTRODUCTION,
+            "program | over | version",
+            tool::REAL_CHECKS,
+        ),
+    }
 }
 
 /// Returns one line for the terminal.
@@ -129,7 +145,7 @@ pub(crate) fn summary(cells: &[Cell]) -> String {
 fn row(part: PagePart, cell: &Cell, known_failures: &KnownFailures) -> String {
     let (peer, transport) = (cell.peer, cell.transport.name());
     let signs = cell.checks().map(|(check, result)| match result {
-        CheckResult::Ok if known_failures.helps(peer, cell.side, cell.transport, check) => "✓*",
+        CheckResult::Ok if known_failures.helps(cell.key(), check) => "✓*",
         CheckResult::Ok => "✓",
         CheckResult::Skipped(_) => "–",
         CheckResult::Unreached => "",
@@ -138,8 +154,12 @@ fn row(part: PagePart, cell: &Cell, known_failures: &KnownFailures) -> String {
     });
     let signs: Vec<&str> = signs.collect();
     let third = match part {
-        PagePart::Sdks | PagePart::Bridged | PagePart::Mocked | PagePart::BridgedReal => &cell.mode,
-        PagePart::Tasks | PagePart::Real => &cell.version,
+        PagePart::Sdks
+        | PagePart::Bridged
+        | PagePart::Mocked
+        | PagePart::Tool
+        | PagePart::BridgedReal => &cell.mode,
+        PagePart::Tasks | PagePart::Real | PagePart::ToolReal => &cell.version,
     };
     format!(
         "| {peer} | {transport} | {third} | {} |\n",
@@ -151,8 +171,10 @@ fn row(part: PagePart, cell: &Cell, known_failures: &KnownFailures) -> String {
 fn skipped(part: PagePart, cells: &[Cell]) -> BTreeSet<String> {
     let each = cells.iter().flat_map(|cell| {
         let place = match part {
-            PagePart::Sdks | PagePart::Bridged | PagePart::Mocked => format!("at {}", cell.version),
-            PagePart::Tasks | PagePart::Real | PagePart::BridgedReal => {
+            PagePart::Sdks | PagePart::Bridged | PagePart::Mocked | PagePart::Tool => {
+                format!("at {}", cell.version)
+            }
+            PagePart::Tasks | PagePart::Real | PagePart::BridgedReal | PagePart::ToolReal => {
                 format!("for {} over {}", cell.peer, cell.transport.name())
             }
         };
@@ -235,6 +257,25 @@ SDKs, over stdio and HTTP, in each era, and they run the same checks. `2026, rec
 and a recording of 2025-11-25. What `abandon` verifies here is that the client goes on; no handler runs.
 ";
 
+const TOOL_INTRODUCTION_START: &str = "\n## The tool\n";
+
+const TOOL_INTRODUCTION: &str = "
+## The tool
+
+Written by `cargo xtask interop`: `interop-tool` runs the command `bowline` with the servers of the peers, as a user does,
+and checks what it prints and its exit codes.
+
+| check | what it verifies |
+|---|---|
+| bowline ls | a tool is listed with its schema and its signature |
+| bowline call | a result, a tool error, a JSON-RPC error, an unknown tool, and a question, each with its exit code |
+| bowline call and Ctrl-C | Ctrl-C while the handler runs: the command says how it cancelled the call. Over HTTP the handler is seen to stop |
+| bowline watch | it subscribes, and ends at Ctrl-C. Over HTTP a change that another process causes is printed |
+| bowline tap | a call that times out is recorded with its cancel: a frame on stdio, a closed stream or a posted frame over HTTP |
+| bowline check | this recording violates no law of the specification |
+| bowline doctor | no finding is an error; a call of `slow` is cancelled, and stops |
+";
+
 const REAL_INTRODUCTION_START: &str = "\n## Published programs\n";
 
 const REAL_INTRODUCTION: &str = "
@@ -262,6 +303,23 @@ const BRIDGED_REAL_INTRODUCTION: &str = "
 Written by `cargo xtask interop --real`: the checks of the part above, with `interop-bridge` between client and server, and
 default settings. Servers run over stdio, as servers of 2025-11-25 for our client of 2026-07-28; `over` is the transport
 between client and bridge. Clients use their default mode, and our server behind the bridge the era in the table.
+";
+
+const TOOL_REAL_INTRODUCTION_START: &str = "\n## Published servers and the tool\n";
+
+const TOOL_REAL_INTRODUCTION: &str = "
+## Published servers and the tool
+
+Written by `cargo xtask interop --real`: `interop-tool` runs the command `bowline` with the reference servers, which do not
+provide the fixture. Servers of both eras are used in each.
+
+| check | what it verifies |
+|---|---|
+| bowline ls | the tool that is called next is listed, with its signature |
+| bowline call | it returns the expected text |
+| bowline watch | it watches what the server has, and ends at Ctrl-C |
+| bowline tap, bowline check | the call is recorded with its result, and the recording violates no law of the specification |
+| bowline doctor | no finding is an error |
 ";
 
 #[cfg(test)]

@@ -35,7 +35,11 @@ pub(super) async fn run(
     let ended = tokio::select! {
         biased; // all results count
         () = call_all(command, arguments, repeat.get(), concurrency.get(), &mut counts) => None,
-        failure = command.questions.unanswered() => return Err(failure),
+        failure = command.questions.unanswered() => {
+            // Sends the cancels of the calls that were running.
+            finish(command.client.clone()).await;
+            return Err(failure);
+        }
         () = interrupted() => Some(Exit::Interrupted),
     };
     let took = began.elapsed();

@@ -5,7 +5,7 @@ use bowline_cli::SlowCallCounts;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
-use crate::support::{BOWLINE, HttpFixture, Program, VERSIONS, in_time};
+use crate::support::{BOWLINE, HttpFixture, Program, VERSIONS, in_time, run};
 
 /// Asks the fixture until its counters meet a condition.
 async fn wait_for(client: &Client, condition: impl Fn(&SlowCallCounts) -> bool) {
@@ -54,6 +54,33 @@ async fn an_interrupted_call_over_http_stops_at_the_server() {
                 version,
             ];
             interrupt(&words, &client, how).await;
+        }
+    })
+    .await;
+}
+
+/// The command ends right after the timeout, and must send the cancel before.
+#[tokio::test]
+async fn a_call_that_times_out_over_http_stops_at_the_server() {
+    in_time(async {
+        let fixture = HttpFixture::start().await;
+        let client = Client::connect(&fixture.url).await.unwrap();
+        for version in VERSIONS {
+            client.call_tool("reset", ()).await.unwrap();
+            let words = [
+                "call",
+                &fixture.url,
+                "slow",
+                "seconds=600",
+                "--timeout",
+                "500ms",
+                "--protocol-version",
+                version,
+            ];
+            let ended = run(&words).await;
+            assert_eq!(ended.code, Some(7), "{version}: {ended:?}");
+            // On a busy machine the call may time out before its handler starts.
+            wait_for(&client, |counts| counts.active == 0).await;
         }
     })
     .await;

@@ -53,6 +53,8 @@ pub struct Watch {
     /// In a row.
     failures: u32,
     was_subscribed: bool,
+    /// Whether the next item is [`Change::Missed`].
+    has_missed: bool,
     state: WatchState,
 }
 
@@ -72,6 +74,7 @@ impl Watch {
             max_failures: MAX_FAILURES,
             failures: 0,
             was_subscribed: false,
+            has_missed: false,
             state: WatchState::Subscribing(subscribing),
         }
     }
@@ -96,17 +99,62 @@ impl Watch {
         next.transpose()
     }
 
-    /// Starts the pause before the next attempt, or returns the error to give up.
-    fn retry(&mut self, error: Error) -> Result<WatchState> {
+    /// Waits until the server has acknowledged the subscription, as far as its protocol version has acknowledgements.
+    /// Changes from then on are received. Calling it is optional: [`next`](Self::next) subscribes too.
+    ///
+    /// # Errors
+    ///
+    /// When it gives up: the error of the last attempt. [`Error::Closed`] after that.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: the next call continues.
+    pub async fn subscribed(&mut self) -> Result<()> {
+        poll_fn(|cx| self.poll_subscribed(cx)).await
+    }
+
+    fn poll_subscribed(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<()>> {
+        loop {
+            let failure = match &mut self.state {
+                WatchState::Done => return Poll::Ready(Err(Error::Closed)),
+                WatchState::Listening(..) => return Poll::Ready(Ok(())),
+                WatchState::Waiting(pause) => {
+                    ready!(pause.as_mut().poll(cx));
+                    let subscribing = self.client.subscribe(self.filter.clone());
+                    self.state = WatchState::Subscribing(subscribing);
+                    continue;
+                }
+                WatchState::Subscribing(subscribing) => {
+                    match ready!(Pin::new(subscribing).poll(cx)) {
+                        Ok(subscription) => {
+                            self.state =
+                                WatchState::Listening(Box::new(subscription), Instant::now());
+                            self.has_missed |= std::mem::replace(&mut self.was_subscribed, true);
+                            continue;
+                        }
+                        Err(error) => error,
+                    }
+                }
+            };
+            if let Err(error) = self.retry(failure) {
+                return Poll::Ready(Err(error));
+            }
+        }
+    }
+
+    /// Starts the pause before the next attempt, or gives up with the error.
+    fn retry(&mut self, error: Error) -> Result<()> {
         self.failures += 1;
         // A wire that has ended cannot be reopened.
         let has_ended = self.client.peer().is_some_and(Peer::has_ended);
         if self.failures >= self.max_failures || has_ended {
+            self.state = WatchState::Done;
             return Err(error);
         }
         let pause = BACKOFF.delay(self.failures);
         tracing::debug!(%error, ?pause, "subscription ended; subscribing again after a pause");
-        Ok(WatchState::Waiting(Box::pin(tokio::time::sleep(pause))))
+        self.state = WatchState::Waiting(Box::pin(tokio::time::sleep(pause)));
+        Ok(())
     }
 }
 
@@ -116,54 +164,32 @@ impl Stream for Watch {
     fn poll_next(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         loop {
-            let failure = match &mut this.state {
-                WatchState::Done => return Poll::Ready(None),
-                WatchState::Waiting(pause) => {
-                    ready!(pause.as_mut().poll(cx));
-                    let subscribing = this.client.subscribe(this.filter.clone());
-                    this.state = WatchState::Subscribing(subscribing);
-                    continue;
-                }
-                WatchState::Subscribing(subscribing) => {
-                    match ready!(Pin::new(subscribing).poll(cx)) {
-                        Ok(subscription) => {
-                            this.state =
-                                WatchState::Listening(Box::new(subscription), Instant::now());
-                            if std::mem::replace(&mut this.was_subscribed, true) {
-                                this.client
-                                    .inner
-                                    .notifications
-                                    .apply_change(&Change::Missed);
-                                return Poll::Ready(Some(Ok(Change::Missed)));
-                            }
-                            continue;
-                        }
-                        Err(error) => error,
-                    }
-                }
-                WatchState::Listening(subscription, since) => {
-                    let next = ready!(Pin::new(&mut **subscription).poll_next(cx));
-                    // Reset only after a while: a server that ends each subscription immediately must not be
-                    // retried for ever.
-                    if since.elapsed() > BACKOFF.max {
-                        this.failures = 0;
-                    }
-                    match next {
-                        Some(Ok(change)) => return Poll::Ready(Some(Ok(change))),
-                        Some(Err(error)) => error,
-                        None => Error::Cancelled {
-                            reason: "the server ended the subscription".into(),
-                        },
-                    }
-                }
-            };
-            match this.retry(failure) {
-                Ok(state) => this.state = state,
-                Err(error) => {
-                    this.state = WatchState::Done;
-                    return Poll::Ready(Some(Err(error)));
-                }
+            if matches!(this.state, WatchState::Done) {
+                return Poll::Ready(None);
             }
+            ready!(this.poll_subscribed(cx))?;
+            if std::mem::take(&mut this.has_missed) {
+                let notifications = &this.client.inner.notifications;
+                notifications.apply_change(&Change::Missed);
+                return Poll::Ready(Some(Ok(Change::Missed)));
+            }
+            let WatchState::Listening(subscription, since) = &mut this.state else {
+                continue;
+            };
+            let next = ready!(Pin::new(&mut **subscription).poll_next(cx));
+            // Reset only after a while: a server that ends each subscription immediately must not be
+            // retried for ever.
+            if since.elapsed() > BACKOFF.max {
+                this.failures = 0;
+            }
+            let failure = match next {
+                Some(Ok(change)) => return Poll::Ready(Some(Ok(change))),
+                Some(Err(error)) => error,
+                None => Error::Cancelled {
+                    reason: "the server ended the subscription".into(),
+                },
+            };
+            this.retry(failure)?;
         }
     }
 }

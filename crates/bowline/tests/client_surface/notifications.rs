@@ -234,6 +234,26 @@ async fn a_watch_resubscribes_after_a_loss_and_reports_missed_changes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_waits_for_its_acknowledgement_and_loses_no_change() {
+    let (client, mut server) = modern().await;
+    let mut watch = client.watch(ChangeFilter::new().tools());
+    let watching = tokio::spawn(async move {
+        let acknowledged = watch.subscribed().await;
+        (watch, acknowledged)
+    });
+    let request = server.expect("subscriptions/listen").await;
+    assert!(!watching.is_finished());
+    let id = request.acknowledge();
+    let (mut watch, acknowledged) = watching.await.unwrap();
+    acknowledged.unwrap();
+
+    notify_subscription(&mut server, &id, "notifications/tools/list_changed");
+    watch.subscribed().await.unwrap();
+
+    assert_eq!(watch.next().await.unwrap(), Some(Change::Tools));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_backs_off_and_fails_after_the_maximum_of_failures() {
     let (client, mut server) = modern().await;
     let mut watch = client.watch(ChangeFilter::new().tools()).max_failures(4);

@@ -23,7 +23,8 @@ use peers::{Launch, PEERS, RealPeer, Role};
 use super::cell::{Cell, CellSpec, Side, Transport};
 use super::command;
 use super::known_failures::KnownFailures;
-use super::peers::OurPrograms;
+use super::peers::{MODERN, OurPrograms};
+use super::tool;
 use crate::server_process::ServerProcess;
 
 /// The checks, in order.
@@ -34,6 +35,8 @@ pub(crate) const CHECKS: &[&str] = &["open", "list", "call", "abandon", "close"]
 pub(crate) enum Through {
     Nothing,
     Bridge,
+    /// The command `bowline`, in the place of our client.
+    Tool,
 }
 
 /// Returns the names of all programs.
@@ -59,6 +62,7 @@ pub(crate) fn run(
     let peers = PEERS.iter().filter(|peer| match through {
         Through::Nothing => true,
         Through::Bridge => !peer.bridged.is_empty(),
+        Through::Tool => peer.is_reference_server,
     });
     let waiting = Mutex::new(peers.enumerate());
     let done = Mutex::new(Vec::new());
@@ -109,6 +113,57 @@ fn run_peer(
                 .map(|launch| run_bridged(ours, peer, launch, &paths, known_failures))
                 .collect()
         }
+        Through::Tool => {
+            let mut cells = Vec::new();
+            for launch in peer.launches {
+                cells.extend(run_tool(ours, peer, launch, &paths, known_failures)?);
+            }
+            Ok(cells)
+        }
+    }
+}
+
+/// Runs `bowline` with a server in its newest era, and in the legacy era if that is another one.
+fn run_tool(
+    ours: &OurPrograms,
+    peer: &RealPeer,
+    launch: &Launch,
+    paths: &InstalledPaths,
+    known_failures: &KnownFailures,
+) -> io::Result<Vec<Cell>> {
+    let Role::Server(case) = &launch.role else {
+        return Ok(Vec::new());
+    };
+    // Keeps the server running until the cells have been run.
+    let _serving;
+    let target = match launch.over.path() {
+        None => paths.words(launch.start, 0),
+        Some(path) => {
+            let port = free_port()?;
+            let mut server = command(&paths.words(launch.start, port));
+            _serving = ServerProcess::start_at(&mut server, port)?;
+            vec![format!("http://127.0.0.1:{port}{path}")]
+        }
+    };
+    let run = |mode: &str| {
+        let spec = CellSpec {
+            peer: peer.name,
+            side: Side::Server,
+            transport: launch.over,
+            mode,
+            checks: tool::REAL_CHECKS,
+            version: None,
+        };
+        let mut program = ours.tool.command(&[mode]);
+        spec.run(
+            program.args(case.words(paths)).args(&target),
+            known_failures,
+        )
+    };
+    let newest = run("auto")?;
+    match newest.version == MODERN {
+        true => Ok(vec![newest, run("legacy")?]),
+        false => Ok(vec![newest]),
     }
 }
 

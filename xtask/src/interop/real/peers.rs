@@ -11,6 +11,8 @@ use super::super::cell::Transport::{self, Http, HttpSse, Stdio};
 pub(super) struct RealPeer {
     pub(super) name: &'static str,
     pub(super) package: Package,
+    /// Whether it is one of the reference servers of the protocol, which the command `bowline` is run with too.
+    pub(super) is_reference_server: bool,
     pub(super) launches: &'static [Launch],
     /// The launches through a bridge: of servers over stdio, for clients over the transport of the launch.
     pub(super) bridged: &'static [Launch],
@@ -68,6 +70,7 @@ pub(super) const PEERS: &[RealPeer] = &[
             "@modelcontextprotocol/server-everything@2026.8.31",
             "@modelcontextprotocol/sdk@1.32.2",
         ]),
+        is_reference_server: true,
         launches: &[
             server(
                 Stdio,
@@ -104,6 +107,7 @@ pub(super) const PEERS: &[RealPeer] = &[
             "@modelcontextprotocol/server-filesystem@2026.8.31",
             "@modelcontextprotocol/sdk@1.32.2",
         ]),
+        is_reference_server: true,
         launches: &[server(
             Stdio,
             "{node} {bin}/mcp-server-filesystem {data}",
@@ -117,6 +121,7 @@ pub(super) const PEERS: &[RealPeer] = &[
     RealPeer {
         name: "mcp-server-git 2026.10.19",
         package: Package::Pip(&["mcp-server-git==2026.10.19", "mcp==2.3.0"]),
+        is_reference_server: true,
         launches: &[server(
             Stdio,
             "{bin}/mcp-server-git --repository {data}/repository",
@@ -138,6 +143,7 @@ pub(super) const PEERS: &[RealPeer] = &[
     RealPeer {
         name: "mcp-server-time 2026.10.19",
         package: Package::Pip(&["mcp-server-time==2026.10.19", "mcp==2.3.0"]),
+        is_reference_server: true,
         launches: &[server(
             Stdio,
             "{bin}/mcp-server-time --local-timezone UTC",
@@ -151,6 +157,7 @@ pub(super) const PEERS: &[RealPeer] = &[
     RealPeer {
         name: "fastmcp 4.1.2",
         package: Package::Pip(&["fastmcp==4.1.2", "mcp==2.3.0"]),
+        is_reference_server: false,
         launches: &[
             client(Stdio, "{python} {programs}/fastmcp_client.py"),
             client(Http, "{python} {programs}/fastmcp_client.py"),
@@ -172,6 +179,7 @@ pub(super) const PEERS: &[RealPeer] = &[
     RealPeer {
         name: "inspector 2.12.0",
         package: Package::Npm(&["@modelcontextprotocol/inspector@2.12.0"]),
+        is_reference_server: false,
         launches: &[
             client(Stdio, "{node} {programs}/inspector_client.mjs"),
             client(Http, "{node} {programs}/inspector_client.mjs"),
@@ -184,6 +192,7 @@ pub(super) const PEERS: &[RealPeer] = &[
     RealPeer {
         name: "openai-agents 0.24.0",
         package: Package::Pip(&["openai-agents==0.24.0", "mcp==2.3.0"]),
+        is_reference_server: false,
         launches: &[
             client(Stdio, "{python} {programs}/openai_agents_client.py"),
             client(Http, "{python} {programs}/openai_agents_client.py"),
@@ -198,6 +207,7 @@ pub(super) const PEERS: &[RealPeer] = &[
             "fastmcp-slim==4.1.4",
             "mcp==2.3.0",
         ]),
+        is_reference_server: false,
         launches: &[
             client(Stdio, "{python} {programs}/pydantic_ai_client.py"),
             client(Http, "{python} {programs}/pydantic_ai_client.py"),
@@ -209,6 +219,7 @@ pub(super) const PEERS: &[RealPeer] = &[
         name: "python 1.6.0",
         // It does not start with a newer pydantic.
         package: Package::Pip(&["mcp==1.6.0", "pydantic==2.10.6"]),
+        is_reference_server: false,
         launches: &[
             client(Stdio, "{python} {programs}/python_client.py"),
             client(HttpSse, "{python} {programs}/python_client.py"),
@@ -224,6 +235,7 @@ pub(super) const PEERS: &[RealPeer] = &[
     RealPeer {
         name: "typescript 1.0.4",
         package: Package::Npm(&["@modelcontextprotocol/sdk@1.0.4"]),
+        is_reference_server: false,
         launches: &[
             client(Stdio, "{node} {programs}/typescript_client.mjs"),
             // It does not bundle an `EventSource`.
@@ -243,6 +255,7 @@ pub(super) const PEERS: &[RealPeer] = &[
     RealPeer {
         name: "typescript 1.10.2",
         package: Package::Npm(&["@modelcontextprotocol/sdk@1.10.2"]),
+        is_reference_server: false,
         launches: &[
             client(Http, "{node} {programs}/typescript_client.mjs"),
             server(
@@ -256,6 +269,7 @@ pub(super) const PEERS: &[RealPeer] = &[
     RealPeer {
         name: "rmcp 0.2.1",
         package: Package::Cargo("rmcp-0"),
+        is_reference_server: false,
         launches: &[
             client(Stdio, "{bin}/client"),
             client(Http, "{bin}/client"),
