@@ -1,7 +1,7 @@
 //! Makes a [`Conversation`] of the [`Timeline`] of a recording.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bowline_core::era::{Dialect, Dialects, Unsealed, unseal};
@@ -10,20 +10,20 @@ use bowline_core::{Message, Notification, Outcome};
 use bowline_types::{Json, RpcError, meta_key};
 
 use super::draft::{Answered, Draft};
-use super::{Change, ChangeGroup, Conversation, bare_params};
-use crate::timeline::member;
+use super::{Change, ChangeGroup, Conversation, RequestKey, bare_params};
+use crate::timeline::{member, text_member};
 use crate::{EntryKind, EventKind, Exchange, ExchangeState, Recording, Side, Timeline};
 
 pub(super) fn conversation(recording: &Recording) -> Conversation {
     let timeline = Timeline::of(recording);
     let mut conversation = Conversation::default();
-    let questions = questions(&timeline);
+    let (questions, legs) = (questions(&timeline), Legs::of(&timeline));
     for exchange in timeline.exchanges() {
         if exchange.from != Side::Client {
             continue;
         }
         conversation.learn(exchange);
-        if exchange.previous_leg.is_some() {
+        if legs.is_retry(exchange) {
             continue; // a part of the script of its first leg
         }
         match exchange.method.as_str() {
@@ -35,7 +35,7 @@ pub(super) fn conversation(recording: &Recording) -> Conversation {
                 conversation.changes.push(subscription(exchange));
             }
             _ => {
-                let legs = timeline.legs(exchange.number);
+                let legs = legs.from(&timeline, exchange);
                 let script = draft(&timeline, &legs, &questions).into_script();
                 conversation.scripts.push(script);
             }
@@ -98,6 +98,75 @@ fn dialect_of(exchange: &Exchange) -> &'static Dialect {
 
 fn latest_legacy() -> &'static Dialect {
     Dialects::all().latest_legacy().unwrap_or(Dialect::LATEST)
+}
+
+/// The retries of multi round-trip requests.
+///
+/// A [`Timeline`] links them by the name of the tool where there is no state, which is not enough to tell concurrent
+/// calls of one tool apart.
+#[derive(Default)]
+struct Legs {
+    /// The next leg of an exchange.
+    next: BTreeMap<usize, usize>,
+    retries: BTreeSet<usize>,
+}
+
+impl Legs {
+    fn of(timeline: &Timeline) -> Self {
+        let mut legs = Self::default();
+        let mut waiting: BTreeMap<RequestKey, VecDeque<&Exchange>> = BTreeMap::new();
+        for exchange in timeline.exchanges() {
+            let Some(params) = exchange.params.as_ref() else {
+                continue;
+            };
+            if exchange.from != Side::Client || !may_need_input(&exchange.method) {
+                continue;
+            }
+            let key = RequestKey::new(&exchange.method, params);
+            let is_retry = ["inputResponses", "requestState"]
+                .iter()
+                .any(|name| member(params, &[name]).is_some());
+            if is_retry && let Some(open) = waiting.get_mut(&key) {
+                let first = open.iter().position(|it| is_continued(it, exchange));
+                if let Some(before) = first.and_then(|first| open.remove(first)) {
+                    legs.next.insert(before.number, exchange.number);
+                    legs.retries.insert(exchange.number);
+                }
+            }
+            if exchange.state == ExchangeState::InputRequired {
+                waiting.entry(key).or_default().push_back(exchange);
+            }
+        }
+        legs
+    }
+
+    fn is_retry(&self, exchange: &Exchange) -> bool {
+        self.retries.contains(&exchange.number)
+    }
+
+    /// Returns an exchange and the legs after it.
+    fn from<'a>(&self, timeline: &'a Timeline, first: &'a Exchange) -> Vec<&'a Exchange> {
+        let mut legs = vec![first];
+        let mut last = first.number;
+        // A leg is always linked to a later exchange, so that this ends.
+        while let Some(&next) = self.next.get(&last) {
+            legs.extend(timeline.exchange(next));
+            last = next;
+        }
+        legs
+    }
+}
+
+/// Returns whether a request with the same key continues an exchange: it was sent after its answer, with its state.
+fn is_continued(exchange: &Exchange, retry: &Exchange) -> bool {
+    let Some(answer) = &exchange.answer else {
+        return false;
+    };
+    let result = answer.outcome.as_ref().ok();
+    let expected = result.and_then(|result| text_member(result, &["requestState"]));
+    let params = retry.params.as_ref();
+    let state = params.and_then(|params| text_member(params, &["requestState"]));
+    answer.at <= retry.at && expected == state
 }
 
 /// Something that happened between a request and its answer.

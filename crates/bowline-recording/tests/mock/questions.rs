@@ -164,6 +164,45 @@ async fn a_question_over_stdio_belongs_to_the_last_call() {
 }
 
 #[tokio::test]
+async fn concurrent_calls_of_one_tool_without_a_state_are_told_apart() {
+    for era in [Era::Modern, Era::Legacy] {
+        let mut recorded = Recorded::new(Era::Modern);
+        let who = |whose: &str| call("ask", json!({"whose": whose}));
+        let question = |whose: &str| {
+            let params = json!({"message": format!("Whose {whose}?"), "requestedSchema": {"type": "object", "properties": {}}});
+            let question = json!({"method": "elicitation/create", "params": params});
+            json!({"resultType": "input_required", "inputRequests": {"name": question}})
+        };
+        let (hat, coat) = (
+            recorded.request("tools/call", who("hat")),
+            recorded.request("tools/call", who("coat")),
+        );
+        recorded.answer(hat, question("hat"));
+        recorded.answer(coat, question("coat"));
+        for whose in ["hat", "coat"] {
+            let mut retry = who(whose);
+            retry["inputResponses"] = json!({"name": {"action": "accept", "content": {}}});
+            let id = recorded.request("tools/call", retry);
+            recorded.answer(id, content(&format!("the {whose} is yours")));
+        }
+        let accepted = json!({"action": "accept", "content": {}});
+        let user = User::new([accepted.clone(), accepted]);
+
+        let mock = recorded.mock();
+        let client = builder(&mock, era).host(user.host()).await.unwrap();
+
+        for whose in ["coat", "hat"] {
+            let said = client
+                .call_tool("ask", json!({"whose": whose}))
+                .await
+                .unwrap();
+            assert_eq!(said.text(), format!("the {whose} is yours"), "{era:?}");
+        }
+        assert_eq!(user.asked(), ["Whose coat?", "Whose hat?"]);
+    }
+}
+
+#[tokio::test]
 async fn a_forged_state_is_refused() {
     let mut recorded = three_answers(Era::Modern);
     recorded.event(1, EventKind::Open);
