@@ -1,6 +1,6 @@
 //! [`MemoryStore`]: tasks in the memory of one process.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -289,8 +289,9 @@ impl TaskStore for MemoryStore {
 /// All tasks, with an index for each way to find them.
 #[derive(Debug, Default)]
 struct Tables {
-    /// Boxed, because the map moves its values when others are added.
-    entries: BTreeMap<TaskId, Box<Entry>>,
+    /// Hashed, because each level of a tree with random keys is a cache miss; never iterated. Boxed, because the map moves its
+    /// values when others are added.
+    entries: HashMap<TaskId, Box<Entry>>,
     /// Unfinished tasks by the end of their lease.
     leases: BTreeSet<(Timestamp, TaskId)>,
     /// Tasks by the time of their removal.
