@@ -1,6 +1,6 @@
 //! [`MemoryStore`]: tasks in the memory of one process.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -289,9 +289,8 @@ impl TaskStore for MemoryStore {
 /// All tasks, with an index for each way to find them.
 #[derive(Debug, Default)]
 struct Tables {
-    /// Hashed, because each level of a tree with random keys is a cache miss; never iterated. Boxed, because the map moves its
-    /// values when others are added.
-    entries: HashMap<TaskId, Box<Entry>>,
+    /// Boxed, because the map moves its values when others are added.
+    entries: EntryMap,
     /// Unfinished tasks by the end of their lease.
     leases: BTreeSet<(Timestamp, TaskId)>,
     /// Tasks by the time of their removal.
@@ -299,6 +298,13 @@ struct Tables {
     principals: BTreeMap<Option<Arc<str>>, PrincipalTasks>,
     total: Usage,
 }
+
+/// Tasks by their id. Hashed, because in a tree of random ids each level is a cache miss.
+#[allow(
+    clippy::disallowed_types,
+    reason = "it is never iterated, so its order has no effect"
+)]
+type EntryMap = std::collections::HashMap<TaskId, Box<Entry>>;
 
 #[derive(Debug, Default)]
 struct PrincipalTasks {
