@@ -133,18 +133,15 @@ impl RequestUses {
     /// Returns how often the request came before.
     fn next(&self, key: &RequestKey) -> usize {
         let mut uses = lock(&self.0);
-        match uses.get_mut(key) {
-            Some(count) => {
-                *count += 1;
-                *count - 1
-            }
-            // Clients decide about the keys of subscriptions.
-            None if uses.len() >= MAX_COUNTED => 0,
-            None => {
-                uses.insert(key.clone(), 1);
-                0
-            }
+        if let Some(count) = uses.get_mut(key) {
+            *count += 1;
+            return *count - 1;
         }
+        // Clients decide about the keys of subscriptions.
+        if uses.len() < MAX_COUNTED {
+            uses.insert(key.clone(), 1);
+        }
+        0
     }
 }
 

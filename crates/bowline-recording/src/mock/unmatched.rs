@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_misspelt_tool_is_near_its_own_name() {
-        let unmatched = unmatched("tools/call", json!({"name": "substract"}));
+        let unmatched = unmatched("tools/call", json!({"name": "subtracted"}));
 
         assert!(
             unmatched.message.contains(r#""name":"subtract"}"#),

@@ -290,7 +290,7 @@ impl TaskStore for MemoryStore {
 #[derive(Debug, Default)]
 struct Tables {
     /// Boxed, because the map moves its values when others are added.
-    entries: BTreeMap<TaskId, Box<Entry>>,
+    entries: EntryMap,
     /// Unfinished tasks by the end of their lease.
     leases: BTreeSet<(Timestamp, TaskId)>,
     /// Tasks by the time of their removal.
@@ -298,6 +298,13 @@ struct Tables {
     principals: BTreeMap<Option<Arc<str>>, PrincipalTasks>,
     total: Usage,
 }
+
+/// Tasks by their id. Hashed, because in a tree of random ids each level is a cache miss.
+#[allow(
+    clippy::disallowed_types,
+    reason = "it is never iterated, so its order has no effect"
+)]
+type EntryMap = std::collections::HashMap<TaskId, Box<Entry>>;
 
 #[derive(Debug, Default)]
 struct PrincipalTasks {
