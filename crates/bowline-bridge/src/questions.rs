@@ -362,7 +362,6 @@ mod tests {
     }
 
     /// Asks on a connection with an owner and a call; returns the call and the senders of their answers.
-    #[expect(clippy::type_complexity, reason = "a helper of two tests")]
     fn ask() -> (
         impl Future<Output = Outcome>,
         RegisteredCall,
