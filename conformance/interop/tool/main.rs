@@ -9,6 +9,8 @@
 //! The server provides the fixture; with `--tool` it is any server, and one of its tools is called. `bowline` is the
 //! program of this name in the folder of this one. The report has the format of the other interop clients.
 
+#![allow(clippy::print_stdout, reason = "the report is printed to stdout")]
+
 mod case_checks;
 mod fixture_checks;
 mod program;

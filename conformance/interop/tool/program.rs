@@ -199,6 +199,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 mod tests {
     use super::*;
 
+    #[allow(
+        clippy::unwrap_used,
+        reason = "clippy exempts only `#[test]` functions, not their helpers"
+    )]
     fn shell(script: &str, limit: Duration) -> Program {
         let mut command = Command::new("sh");
         Program::start(command.args(["-c", script]), limit).unwrap()

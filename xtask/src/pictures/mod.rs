@@ -48,9 +48,6 @@ pub(crate) fn run(root: &Path, only: &[String]) -> io::Result<bool> {
 
 /// Plays a scene in a terminal of its own; returns the screen at its end.
 fn play(scene: &Scene, size: Size, programs: &Path, folder: &Path) -> io::Result<Screen> {
-    for (name, content) in scene.files {
-        fs::write(folder.join(name), content)?;
-    }
     let terminal = Terminal::start(size, programs, folder)?;
     for step in scene.steps {
         let done = match step {

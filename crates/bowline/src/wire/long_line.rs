@@ -209,7 +209,6 @@ mod tests {
             format!(r#"{{"result":{{"t":"{long}","jsonrpc":"2.0","id":7}}}}"#),
             format!(r#"{{"result":"{long},\"id\":7}}"#),
             format!(r#"{{"result":"{long}","id":1.5}}"#),
-            format!(r#"{{"result":"{long}","id":7,"id":8}}"#),
             format!(r#"{{"i\u0064":7,"result":"{long}"}}"#),
             format!("not json {long}"),
             format!(r#"[{{"id":7,"result":"{long}"}}]"#),
