@@ -12,7 +12,7 @@
 //!           └─ no call is in flight ─────────────────────▶ held for the next call, for a while
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -131,7 +131,6 @@ impl Questions {
     async fn answer(&self, within: Option<RequestId>, question: RawInputRequest) -> Outcome {
         let task = question.params.as_ref().and_then(related_task);
         match self.place(within.as_ref(), task.as_deref(), question.kind) {
-            Placed::OfOwner => self.ask_owner(question).await,
             Placed::Client(client) => {
                 let outcome = client.ask(question.clone()).await;
                 if outcome.is_err() && self.waits_for_next_call(within.as_ref(), &question) {
@@ -164,8 +163,10 @@ impl Questions {
         if let Some(client) = within.and_then(|id| state.calls.get(id)) {
             return Placed::Client(client.clone());
         }
-        if self.owner.is_some() {
-            return Placed::OfOwner;
+        if let Some(owner) = &self.owner {
+            // A call of the same client is the better way: its stream is open.
+            let call = state.calls.values().next_back();
+            return Placed::Client(call.unwrap_or(owner).clone());
         }
         // Roots are those of the client, whatever call they are about.
         if kind != InputKind::Roots && (within.is_some() || state.has_abandoned) {
@@ -175,38 +176,6 @@ impl Questions {
             true => Placed::Held,
             false => Placed::Unknown,
         }
-    }
-
-    /// Asks the client to which the connection belongs. A call of that client is the better way, because its stream is
-    /// open. If that call ends, the question is asked again: it may be about another call, which must not fail with it.
-    async fn ask_owner(&self, question: RawInputRequest) -> Outcome {
-        let mut ended = BTreeSet::new();
-        loop {
-            let call = self.last_call(&ended);
-            let client = call.as_ref().map(|(_, client)| client);
-            let Some(client) = client.or(self.owner.as_ref()) else {
-                return Err(refused("no call waits for this request"));
-            };
-            let outcome = client.ask(question.clone()).await;
-            match (&outcome, call) {
-                (Err(error), Some((id, _))) if self.ends_with(&id, error) => ended.insert(id),
-                _ => return outcome,
-            };
-        }
-    }
-
-    /// Returns the last call, but for those that have ended.
-    fn last_call(&self, ended: &BTreeSet<RequestId>) -> Option<(RequestId, Arc<dyn AskClient>)> {
-        let state = self.lock();
-        let mut calls = state.calls.iter().rev();
-        let (id, client) = calls.find(|(id, _)| !ended.contains(*id))?;
-        Some((id.clone(), client.clone()))
-    }
-
-    /// Returns whether a question failed because the call ended on whose stream it was asked. What was asked fails
-    /// before the call itself is dropped.
-    fn ends_with(&self, call: &RequestId, error: &RpcError) -> bool {
-        error.code == ErrorCode::REQUEST_CANCELLED || !self.lock().calls.contains_key(call)
     }
 
     /// Returns whether a question that failed is put to the next call: many servers ask for the roots when a connection
@@ -242,8 +211,6 @@ impl Questions {
 /// Who answers a question.
 enum Placed {
     Client(Arc<dyn AskClient>),
-    /// The client to which the connection belongs.
-    OfOwner,
     Unknown,
     /// It is about a request that cannot wait for input, or about a call that was abandoned.
     Nowhere,
@@ -339,73 +306,3 @@ fn refused(why: &str) -> RpcError {
 const HOLD_TIME: Duration = Duration::from_secs(30);
 /// How many questions of one connection are held.
 const MAX_HELD: usize = 16;
-
-#[cfg(test)]
-mod tests {
-    use std::task::Poll;
-
-    use super::*;
-
-    /// A client that is asked, and answers what the test sends.
-    struct TestClient(Mutex<Option<oneshot::Receiver<Outcome>>>);
-
-    impl AskClient for TestClient {
-        fn ask(&self, _: RawInputRequest) -> BoxFuture<'_, Outcome> {
-            let answer = self.0.lock().unwrap().take();
-            Box::pin(async move { answer.expect("asked once").await.unwrap() })
-        }
-    }
-
-    fn client() -> (Arc<dyn AskClient>, oneshot::Sender<Outcome>) {
-        let (sender, answer) = oneshot::channel();
-        (Arc::new(TestClient(Mutex::new(Some(answer)))), sender)
-    }
-
-    /// Asks on a connection with an owner and a call; returns the call and the senders of their answers.
-    fn ask() -> (
-        impl Future<Output = Outcome>,
-        RegisteredCall,
-        [oneshot::Sender<Outcome>; 2],
-    ) {
-        let ((owner, of_owner), (call, of_call)) = (client(), client());
-        let questions = Questions::new("upstream".into(), 4, Some(owner));
-        let ((), registered) = questions.register(call, || (), |()| Some(RequestId::from(7)));
-        let roots = RawInputRequest::new(InputKind::Roots, None);
-        let asked = async move { questions.answer(None, roots).await };
-        (asked, registered, [of_call, of_owner])
-    }
-
-    #[tokio::test]
-    async fn a_question_is_asked_again_if_the_call_ends_on_whose_stream_it_was_asked() {
-        let (asked, registered, [of_call, of_owner]) = ask();
-        let mut asked = std::pin::pin!(asked);
-        let early = std::future::poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx).is_pending()));
-        assert!(early.await, "the call is asked first");
-
-        drop(registered);
-        of_call.send(Err(refused("the request has ended"))).unwrap();
-        of_owner.send(Ok(Json::empty_object())).unwrap();
-
-        assert_eq!(asked.await, Ok(Json::empty_object()));
-    }
-
-    #[tokio::test]
-    async fn the_same_holds_if_the_question_fails_before_the_call_is_dropped() {
-        let (asked, _registered, [of_call, of_owner]) = ask();
-        let cancelled = RpcError::new(ErrorCode::REQUEST_CANCELLED, "the request has ended");
-
-        of_call.send(Err(cancelled)).unwrap();
-        of_owner.send(Ok(Json::empty_object())).unwrap();
-
-        assert_eq!(asked.await, Ok(Json::empty_object()));
-    }
-
-    #[tokio::test]
-    async fn the_refusal_of_a_client_whose_call_is_in_flight_is_passed_on() {
-        let (asked, _registered, [of_call, _of_owner]) = ask();
-
-        of_call.send(Err(refused("no"))).unwrap();
-
-        assert_eq!(asked.await, Err(refused("no")));
-    }
-}
