@@ -84,8 +84,16 @@ pub(crate) async fn cancelled_after_restart(column: Column) {
     let task = start_task(&first, "task").await;
     let id = task.id().unwrap().to_owned();
     drop(task);
-    first.kill_server().await;
     let frames = created(&first, "task");
+    // The process reports a frame after it has written it, and would not report it when it is killed.
+    let reported = || {
+        frames
+            .clone()
+            .on_wire(column)
+            .matches(&first.observer.frames())
+    };
+    assert!(eventually(reported).await);
+    first.kill_server().await;
     first.end_inside_of_another(frames).await;
     next.observer.wait_for_starts(1).await;
     let task = TaskHandle::attach(&next.client, id);
