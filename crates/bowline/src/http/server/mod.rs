@@ -508,12 +508,20 @@ impl ServiceState {
             }
         };
         let idle = async {
+            let mut refused = 0;
             loop {
                 without_requests().await;
-                if self.responder.open_calls() == 0 {
+                let now_refused = self.shutdown.report().refused;
+                if now_refused > refused {
+                    // Requests still arrive. They are answered as long as they do: a connection that is closed with a
+                    // request on its way loses it.
+                    refused = now_refused;
+                    tokio::time::sleep(QUIET_TIME).await;
+                } else if self.responder.open_calls() > 0 {
+                    tokio::time::sleep(IDLE_CHECK).await;
+                } else {
                     return;
                 }
-                tokio::time::sleep(IDLE_CHECK).await;
             }
         };
         self.shutdown.refusing().await;
@@ -598,6 +606,8 @@ const STREAM_AFTER: Duration = Duration::from_millis(250);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How long requests may take to end after the grace period; some are only signalled.
 const CANCEL_TIME: Duration = Duration::from_secs(1);
+/// How long no request must have been refused before a server that drains ends.
+const QUIET_TIME: Duration = Duration::from_millis(250);
 /// How often a server that drains looks whether requests are running.
 const IDLE_CHECK: Duration = Duration::from_millis(10);
 /// Estimated memory of a request: its futures, its context, its table entries.
