@@ -46,6 +46,7 @@ use crate::exchange::{
 };
 use crate::limits::Account;
 use crate::sync::Mutex;
+use crate::telemetry::TransportKind;
 use crate::wire::{EngineWire, connection_error};
 use crate::{Error, Result};
 use call::{CallPauses, Mailbox, WireCall};
@@ -65,6 +66,7 @@ struct PeerShared {
     /// True once the driver has ended.
     ended: watch::Sender<bool>,
     connection_state: ConnectionState,
+    transport: TransportKind,
 }
 
 /// The state under the lock.
@@ -128,6 +130,7 @@ impl Peer {
             account,
             ended: watch::Sender::new(false),
             connection_state: ConnectionState::default(),
+            transport: wire.transport(),
         });
         let peer = Self { shared };
         let driver = Driver::new(wire, peer.clone(), role);

@@ -21,6 +21,7 @@ use crate::layer::Next;
 use crate::peer::Peer;
 use crate::shutdown::Shutdown;
 use crate::sync::Mutex;
+use crate::telemetry::Telemetry;
 use crate::wire::Wire;
 
 /// The state that all clones of a server share.
@@ -207,6 +208,10 @@ impl Responder for ServerSnapshot {
             catch_panic("`on_roots_changed`", || on_roots_changed(cx.caller()));
         }
     }
+
+    fn telemetry(&self) -> Option<&Telemetry> {
+        self.definition.telemetry.get()
+    }
 }
 
 /// A server that is used as a responder itself answers with the settings that it had at its first request.
@@ -225,6 +230,10 @@ impl Responder for Server {
 
     fn notified(&self, notification: &Notification, cx: &NotifiedContext) {
         self.first_snapshot().notified(notification, cx);
+    }
+
+    fn telemetry(&self) -> Option<&Telemetry> {
+        self.first_snapshot().telemetry()
     }
 }
 

@@ -12,6 +12,7 @@ use crate::exit_signals::serve_until_signal;
 use crate::limits::{Account, Limits, Usage};
 use crate::peer::{CloseMode, LocalRole, Peer};
 use crate::shutdown::Shutdown;
+use crate::telemetry::Configured;
 use crate::wire::{self, Wire};
 
 /// Serves a [`Responder`] over duplex wires, such as stdio and sockets. Clones share their limits and their shutdown.
@@ -145,6 +146,7 @@ impl WireService {
             identity: self.identity.clone(),
             responder: self.responder.clone(),
         };
+        Configured::of(&*self.responder).watch(&self.account);
         let (peer, mut driver) = Peer::new(Box::new(wire), role, self.account.peer());
         let (counted, shutdown) = (peer.clone(), self.shutdown.clone());
         let serving = Box::pin(async move {
