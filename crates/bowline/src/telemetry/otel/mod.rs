@@ -388,4 +388,8 @@ impl Responder for ObservedHost {
     fn telemetry(&self) -> Option<&Telemetry> {
         Some(&self.telemetry)
     }
+
+    fn open_calls(&self) -> usize {
+        self.host.open_calls()
+    }
 }
