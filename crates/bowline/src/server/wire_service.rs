@@ -176,7 +176,7 @@ impl WireService {
             responder: self.responder.clone(),
             shutdown: self.shutdown.clone(),
         };
-        Configured::of(&*self.responder).watch(&self.account);
+        Configured::of(&*self.responder).watch(&self.account, &self.shutdown);
         let (peer, mut driver) = Peer::new(Box::new(wire), role, self.account.peer());
         let (counted, shutdown) = (peer.clone(), self.shutdown.clone());
         let responder = self.responder.clone();

@@ -193,7 +193,7 @@ async fn a_responder_whose_check_fails_is_not_served() {
 
         fn telemetry(&self) -> Option<&Telemetry> {
             None
-    }
+        }
 
         fn open_calls(&self) -> usize {
             0

@@ -344,9 +344,10 @@ impl HttpService {
         self
     }
 
-    /// Adds the usage of the current account to the metrics.
+    /// Adds the usage of the current account and the drain to the metrics.
     fn observe_usage(&self) {
-        Configured::of(&*self.state.responder).watch(&self.state.account);
+        let state = &*self.state;
+        Configured::of(&*state.responder).watch(&state.account, &state.shutdown);
     }
 }
 

@@ -1,5 +1,8 @@
 //! OpenTelemetry: [`Telemetry`], its settings, and the spans and metrics of each operation.
 
+mod drain;
+use drain::DrainTotals;
+
 mod instruments;
 use instruments::Instruments;
 
@@ -38,6 +41,7 @@ use super::{Operation, TransportKind};
 use crate::Result;
 use crate::exchange::{BoxFuture, Context, NotifiedContext, Responder, TraceContext};
 use crate::limits::Account;
+use crate::shutdown::Shutdown;
 use crate::sync::Mutex;
 
 /// OpenTelemetry of a server, a client or a bridge: spans and metrics by the semantic conventions for MCP, and the trace
@@ -86,6 +90,7 @@ struct Shared {
     sent: AtomicI64,
     tasks: AtomicI64,
     usage: Mutex<UsageTotals>,
+    drains: Mutex<DrainTotals>,
 }
 
 impl Telemetry {
@@ -123,6 +128,7 @@ impl Telemetry {
     fn from_parts(tracer: BoxedTracer, meter: &Meter) -> Self {
         let shared = Arc::new(Shared::default());
         usage::observe(meter, &shared);
+        drain::observe(meter, &shared);
         Self {
             inner: Arc::new(TelemetryInner {
                 tracer,
@@ -292,10 +298,12 @@ impl Configured {
         }
     }
 
-    /// Adds the usage of a server to the gauges.
-    pub(crate) fn watch(&self, account: &Arc<Account>) {
+    /// Adds the usage and the drain of a server to the metrics.
+    pub(crate) fn watch(&self, account: &Arc<Account>, shutdown: &Shutdown) {
         if let Some(telemetry) = &self.0 {
-            telemetry.inner.shared.usage.lock().watch(account);
+            let shared = &telemetry.inner.shared;
+            shared.usage.lock().watch(account);
+            shared.drains.lock().watch(shutdown);
         }
     }
 
