@@ -20,6 +20,7 @@ use bowline::exchange::{
     BoxFuture, InputKind, Notification, NotifiedContext, Outcome, Params, RawInputRequest, Request,
     Responder,
 };
+use bowline::telemetry::Telemetry;
 use bowline::{Context, ErrorCode, Json, RequestId, RpcError};
 use tokio::sync::oneshot;
 
@@ -281,6 +282,10 @@ impl Responder for UpstreamHost {
     }
 
     fn notified(&self, _: &Notification, _: &NotifiedContext) {}
+
+    fn telemetry(&self) -> Option<&Telemetry> {
+        None
+    }
 
     fn open_calls(&self) -> usize {
         0

@@ -32,6 +32,7 @@ use crate::exchange::Principal;
 use crate::http::server::overloaded;
 use crate::limits::{Account, Charge, Limit};
 use crate::sync::Mutex;
+use crate::telemetry::TransportKind;
 use crate::wire::{EngineWire, Received, WireEvent};
 
 /// A legacy session, shared by its POSTs, its open responses and its driver.
@@ -354,6 +355,10 @@ impl EngineWire for SessionWire {
 
     fn poll_close(&mut self, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
+    }
+
+    fn transport(&self) -> TransportKind {
+        TransportKind::Http
     }
 }
 

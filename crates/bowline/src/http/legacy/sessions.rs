@@ -22,6 +22,7 @@ use crate::peer::{Driver, LocalRole, Peer};
 use crate::random;
 use crate::shutdown::Shutdown;
 use crate::sync::Mutex;
+use crate::telemetry::{Telemetry, record_session_id};
 
 /// All published sessions, by id. Dropping it ends them.
 #[derive(Default)]
@@ -281,6 +282,7 @@ struct PrincipalResponder {
 
 impl Responder for PrincipalResponder {
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
+        record_session_id(&self.session.id);
         let head = self.session.take_head(cx.request_id());
         let principal = head.as_ref().map(|head| super::principal(&head.parts));
         let principal =
@@ -307,6 +309,10 @@ impl Responder for PrincipalResponder {
         let principal = self.session.principal.clone().without_scopes();
         let cx = cx.clone().with_principal(principal);
         self.responder.notified(notification, &cx);
+    }
+
+    fn telemetry(&self) -> Option<&Telemetry> {
+        self.responder.telemetry()
     }
 
     fn open_calls(&self) -> usize {
