@@ -169,3 +169,29 @@ impl Drop for OpenOutlet {
 
 /// How long a question waits for the client to be ready.
 const CONNECT_TIME: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use bowline::Json;
+    use bowline::exchange::{Caller, Dialect, Request};
+
+    use super::*;
+    use crate::parked::KeptNotifications;
+
+    #[test]
+    fn the_end_of_a_later_subscription_leaves_the_way_of_the_first() {
+        let caller = Arc::new(Caller::new(Dialect::of("2025-11-25").unwrap()));
+        let request = Request::new("subscriptions/listen", Json::empty_object(), caller);
+        let cx = Context::new(1.into(), &request, Arc::<KeptNotifications>::default());
+        let outlet = Arc::new(Outlet::default());
+        let lists = outlet.open(&cx);
+
+        let resource = outlet.open(&cx);
+        assert!(lists.is_current() && !resource.is_current());
+        drop(resource);
+
+        assert!(lists.is_current() && outlet.is_ready());
+        drop(lists);
+        assert!(!outlet.is_ready());
+    }
+}

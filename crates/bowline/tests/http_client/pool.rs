@@ -141,26 +141,6 @@ async fn concurrent_requests_use_one_connection_each_and_all_are_pooled() {
 }
 
 #[tokio::test]
-async fn requests_that_follow_each_other_closely_open_few_more_connections_than_are_in_use() {
-    let (server, connector) = CountingServer::new();
-    let send = HyperClient::with_connector(connector);
-
-    let workers = (0..32).map(|_| {
-        let send = send.clone();
-        tokio::spawn(async move {
-            for _ in 0..20 {
-                fetch(&send, "http://localhost/").await;
-            }
-        })
-    });
-    for worker in workers.collect::<Vec<_>>() {
-        worker.await.unwrap();
-    }
-
-    assert!(server.accepted() <= 36, "{} connections", server.accepted());
-}
-
-#[tokio::test]
 async fn connections_are_pooled_per_origin() {
     let (server, connector) = CountingServer::new();
     let send = HyperClient::with_connector(connector);

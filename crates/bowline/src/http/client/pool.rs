@@ -76,7 +76,7 @@ impl Pool {
             };
             let origin = self.origin(&uri).map_err(unreachable)?;
             loop {
-                let (connection, is_fresh) = match origin.take_soon().await {
+                let (connection, is_fresh) = match origin.take() {
                     Some(pooled) => (pooled, false),
                     None => self.connect_in_time(&origin).await.map_err(unreachable)?,
                 };
@@ -242,21 +242,6 @@ impl Origin {
             ended.push(connection);
         }
         None
-    }
-
-    /// Like [`take`](Self::take), but if several connections have read their last response to its end, first lets their
-    /// tasks run, after which they are ready. Otherwise requests that follow each other closely would open about twice as
-    /// many connections as there are concurrent ones.
-    async fn take_soon(&self) -> Option<HttpConnection> {
-        for _ in 0..MAX_YIELDS {
-            let taken = self.take();
-            // After `take`, these are those that are not ready.
-            if taken.is_some() || self.connections.lock().idle_http1.len() < MIN_FINISHING {
-                return taken;
-            }
-            tokio::task::yield_now().await;
-        }
-        self.take()
     }
 
     /// Like [`take`](Self::take), but first waits for HTTP/2 connections that may become ready: those whose SETTINGS
@@ -458,10 +443,5 @@ impl Drop for Sweeper {
 #[error("connecting timed out after {0:?}")]
 struct ConnectTimeout(Duration);
 
-/// The number of finishing connections for which a request waits. One or two cost less than the wait.
-const MIN_FINISHING: usize = 3;
-/// How often a request lets other tasks run before it opens a connection. More than one, since those may be on another
-/// thread.
-const MAX_YIELDS: usize = 4;
 /// The interval of the sweeps: a connection is closed after being idle for one to two intervals.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(45);
