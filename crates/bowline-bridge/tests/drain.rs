@@ -57,7 +57,6 @@ async fn finish_parked_call(client: &Client, bridge: &Bridge, shut_down: impl Fn
     shut_down();
 
     let mut refused = 0;
-    // The drain is noticed at the next turn of its tasks; a call before that would be one more that waits.
     for _ in 0..3 {
         let error = call(client, None).await.unwrap_err();
         assert_eq!(error.retry_after(), Some(Duration::from_secs(1)), "{error}");
