@@ -13,6 +13,9 @@ struct MacrosReadme;
 #[doc = include_str!("../../../docs/doctor.md")]
 struct Doctor;
 
+#[doc = include_str!("../../../docs/drain.md")]
+struct Drain;
+
 #[doc = include_str!("../../../docs/errors.md")]
 struct Errors;
 
