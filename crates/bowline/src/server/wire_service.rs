@@ -10,7 +10,7 @@ use crate::Result;
 use crate::exchange::{BoxFuture, Responder};
 use crate::exit_signals::serve_until_signal;
 use crate::limits::{Account, Limits, Usage};
-use crate::peer::{CloseMode, LocalRole, Peer};
+use crate::peer::{CloseMode, ListWatch, LocalRole, Peer};
 use crate::shutdown::Shutdown;
 use crate::wire::{self, Wire};
 
@@ -144,6 +144,7 @@ impl WireService {
             admission: DuplexAdmission::new(self.served.clone()),
             identity: self.identity.clone(),
             responder: self.responder.clone(),
+            list_watch: ListWatch::OnInitialized,
         };
         let (peer, mut driver) = Peer::new(Box::new(wire), role, self.account.peer());
         let (counted, shutdown) = (peer.clone(), self.shutdown.clone());

@@ -23,9 +23,19 @@ mod eviction;
 
 mod inline_list;
 
+mod live_id;
+
+mod replicas;
+
 mod response;
 
+mod revival;
+
 mod session;
+
+mod session_id;
+
+mod session_record;
 
 mod session_state;
 
@@ -53,22 +63,25 @@ use bowline_core::http::legacy::{
 };
 use bowline_core::http::media::AcceptedTypes;
 use bowline_core::json::pick;
-use bowline_core::{self as core, BatchError, Malformed, Message, RawRequest, is_batch, shortened};
+use bowline_core::{BatchError, Malformed, Message, RawRequest, is_batch, shortened};
+use bowline_types::RequestId;
 use bowline_types::meta_key::PROGRESS_TOKEN;
-use bowline_types::{InitializeResult, RequestId};
 use bytes::Bytes;
 
 use super::server::{HttpBody, HttpService, ResponseFuture, ServiceState, body};
 use crate::exchange::{InsufficientScope, Principal};
 use crate::limits::{Account, Charge, Limit};
 use inline_list::InlineList;
+use live_id::EventId;
+use replicas::ReplicaSettings;
 use response::{
-    JsonShape, http_sse_response, parse_event_id, post_response, single_event_response,
-    stream_response,
+    JsonShape, http_sse_response, post_response, single_event_response, stream_response,
 };
+use revival::{FoundSession, Handshake, find_session, new_session_id};
 use session::{Session, already_in_flight, session_not_found};
+use session_record::RecordChange;
 use session_state::{DecodedPost, SessionTimeouts};
-use sessions::Sessions;
+use sessions::{SessionOrigin, Sessions, random_session_id};
 use streams::{AttachError, ResponseForm, StreamLayout, UNSOLICITED};
 
 /// Configures how an [`HttpService`] serves legacy clients; passed to [`HttpService::legacy`].
@@ -92,6 +105,7 @@ pub struct Legacy {
     answer_form: AnswerForm,
     transports: LegacyTransports,
     retry: Option<Duration>,
+    replicas: ReplicaSettings,
     /// Creates the event store of a session; `None` means a [`MemoryEventStore`] within the limits.
     store: Option<Arc<dyn Fn() -> Box<dyn EventStore> + Send + Sync>>,
 }
@@ -127,6 +141,7 @@ impl Legacy {
             answer_form: AnswerForm::Negotiated,
             transports: LegacyTransports::StreamableHttp,
             retry: Some(DEFAULT_RETRY),
+            replicas: ReplicaSettings::default(),
             store: None,
         }
     }
@@ -140,9 +155,12 @@ impl Legacy {
         }
     }
 
-    /// Sets how long a session may be idle before it ends. Default: 30 min; [`Duration::MAX`] means never. A session
-    /// with an open response or a running call is not idle. Beyond [`Limits::sessions`](crate::Limits::sessions), the
-    /// longest idle session ends earlier.
+    /// Sets how long a session may be idle before its memory is freed. Default: 30 min; [`Duration::MAX`] means never. A
+    /// session with an open response or a running call is not idle. Beyond
+    /// [`Limits::sessions`](crate::Limits::sessions), the memory of the longest idle session is freed earlier.
+    ///
+    /// The next message of the client restores the session, until its [lifetime](Self::session_lifetime) is over. One for
+    /// which handlers keep [values](crate::Context::connection_state) ends: they cannot be restored.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.idle_timeout = timeout;
         self
@@ -263,8 +281,13 @@ pub(super) fn answer(
         return Err(session_not_found());
     }
     if let Some(id) = session_id(&head)? {
-        let session = legacy.sessions.find(id, &principal(&head))?;
-        return answer_session_post(state, &session, head, post);
+        return match find_session(state, id, &principal(&head))? {
+            FoundSession::Live(session) => answer_session_post(state, &session, head, post),
+            FoundSession::Retired(retired) => {
+                let session = retired.revive(state)?;
+                answer_session_post(state, &session, head, post)
+            }
+        };
     }
     let Some(id) = post.initialize_id() else {
         return Err(bad_request("`Mcp-Session-Id` is missing"));
@@ -349,20 +372,30 @@ pub(super) fn answer_verb(
         }
         return Err(bad_request("`Mcp-Session-Id` is missing"));
     };
-    let session = legacy.sessions.find(id, &principal(head))?;
+    let found = find_session(state, id, &principal(head))?;
     if head.method == Method::DELETE {
-        drop(legacy.sessions.remove(id));
+        legacy.sessions.end(id);
         return Ok(body::empty(StatusCode::NO_CONTENT));
     }
-    let (key, after) = match single_header(head, &LAST_EVENT_ID)? {
-        None => (UNSOLICITED, None),
-        Some(id) => {
-            let named = parse_event_id(id).map(|(key, position)| (key, Some(position)));
-            named.ok_or_else(|| bad_request(UNKNOWN_EVENT))?
-        }
+    let session = match found {
+        FoundSession::Live(session) => session,
+        FoundSession::Retired(retired) => retired.revive(state)?,
     };
+    let last_event = single_header(head, &LAST_EVENT_ID)?;
+    let last_event = last_event
+        .map(|id| EventId::parse(id).ok_or_else(|| bad_request(UNKNOWN_EVENT)))
+        .transpose()?;
     let charge = state.charge_stream(head)?;
-    let reader = session.attach(key, after).map_err(|why| match why {
+    let attached = match last_event {
+        None => session.attach(UNSOLICITED, None),
+        Some(event) if event.live == session.live() => {
+            session.attach(event.key, Some(event.position))
+        }
+        // The client lost the stream of another live state: it gets all that it may have missed.
+        Some(event) if event.key == UNSOLICITED => session.attach_after_gap(),
+        Some(_) => return Err(bad_request(FOREIGN_EVENT)),
+    };
+    let reader = attached.map_err(|why| match why {
         AttachError::AlreadyOpen => {
             HttpRejection::new(StatusCode::CONFLICT, "the stream is already open")
         }
@@ -391,6 +424,7 @@ async fn open(
         legacy,
         StreamLayout::StreamableHttp,
         principal(&head),
+        SessionOrigin::Handshake,
     )?;
     let session = running.session.clone();
     let (response, is_negotiated) = answer_initialize(state, &session, head, post).await?;
@@ -408,8 +442,9 @@ async fn answer_initialize(
     head: Parts,
     post: SessionPost,
 ) -> Result<(Response<HttpBody>, bool), HttpRejection> {
-    let accepts = post.accepts;
+    let (accepts, principal) = (post.accepts, principal(&head));
     let (decoded, _) = post.decode(state, head)?;
+    let request = decoded.requests().next().cloned();
     let Some(mut reader) = session.post(decoded, Some(ResponseForm::Json))? else {
         return Err(session_not_found());
     };
@@ -422,26 +457,15 @@ async fn answer_initialize(
     } else {
         single_event_response(&answer)
     };
-    let Some(dialect) = negotiated_dialect(&answer) else {
+    let Some(handshake) = Handshake::of(request.as_ref(), &answer) else {
         return Ok((response, false));
     };
-    session.set_dialect(dialect);
-    let id = HeaderValue::try_from(&session.id).expect("hexadecimal digits are visible ASCII");
+    session.set_dialect(handshake.caller.dialect);
+    // Has an effect once: a second handshake, of a client behind a gateway, keeps the id of the first.
+    session.set_id(new_session_id(state, &principal, &handshake)?);
+    let id = HeaderValue::try_from(&*session.id()).expect("base64 and digits are visible ASCII");
     response.headers_mut().insert(SESSION_ID, id);
     Ok((response, true))
-}
-
-/// Returns the version that an answer to `initialize` agrees on; `None` if it is an error.
-fn negotiated_dialect(answer: &Bytes) -> Option<&'static Dialect> {
-    let Ok(Message::Response(core::Response {
-        outcome: Ok(result),
-        ..
-    })) = Message::decode(answer)
-    else {
-        return None;
-    };
-    let result: InitializeResult = result.decode().ok()?;
-    Dialect::of(result.protocol_version.as_str())
 }
 
 /// Answers a POST to a session.
@@ -471,6 +495,17 @@ fn answer_session_post(
     let (decoded, shape) = post.decode(state, head)?;
     if let Some(refusal) = missing_scopes_response(state, &principal, &decoded) {
         return Ok(ResponseFuture::Ready(refusal));
+    }
+    if decoded
+        .responses()
+        .any(|answer| session.is_foreign_answer(answer))
+    {
+        return Err(bad_request(FOREIGN_ANSWER));
+    }
+    for raw in decoded.requests() {
+        if let Some(change) = RecordChange::of(raw) {
+            session.change_record(change);
+        }
     }
     if !decoded.wants_answer() {
         session.post(decoded, None)?;
@@ -598,15 +633,17 @@ fn queue_http_sse_post(
 fn open_http_sse(state: &ServiceState, head: &Parts) -> Result<Response<HttpBody>, HttpRejection> {
     let legacy = &state.legacy;
     let charge = state.charge_stream(head)?;
+    let (layout, origin) = (StreamLayout::HttpSse, SessionOrigin::Handshake);
     let running = legacy
         .sessions
-        .start(state, legacy, StreamLayout::HttpSse, principal(head))?;
+        .start(state, legacy, layout, principal(head), origin)?;
     let session = running.session.clone();
+    session.set_id(random_session_id()?);
     let reader = session
         .attach(UNSOLICITED, None)
         .map_err(|_| session_not_found())?;
     legacy.sessions.publish(running)?;
-    let endpoint = format!("{}?{SESSION_PARAMETER}={}", head.uri.path(), session.id);
+    let endpoint = format!("{}?{SESSION_PARAMETER}={}", head.uri.path(), session.id());
     let sessions = legacy.sessions.clone();
     Ok(http_sse_response(state, reader, endpoint, sessions, charge))
 }
@@ -689,6 +726,7 @@ impl std::fmt::Debug for Legacy {
             .field("mode", &self.mode)
             .field("sessions", &self.sessions.len())
             .field("timeouts", &self.timeouts)
+            .field("replicas", &self.replicas)
             .finish_non_exhaustive()
     }
 }
@@ -701,6 +739,11 @@ const DEFAULT_ORPHAN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 const DEFAULT_RETRY: Duration = Duration::from_secs(1);
 /// The longest delay, in milliseconds, that `setTimeout` supports; browsers treat a longer one as zero.
 const MAX_RETRY: u64 = i32::MAX as u64;
+/// A stream that ends with the live state of a session cannot be continued.
+const FOREIGN_EVENT: &str =
+    "`Last-Event-ID` is of a call on another replica, or from before the session was freed";
+const FOREIGN_ANSWER: &str =
+    "the answered request was sent by another replica, or before the session was freed";
 const UNKNOWN_EVENT: &str = "`Last-Event-ID` is not an event of this session";
 /// How long a POST waits for an outcome before its response becomes a stream. Short, because a legacy client may hold
 /// back a cancel until it has seen the response head.

@@ -414,6 +414,11 @@ impl SessionStreams {
         self.streams.get(key).map_or(0, |stream| stream.read)
     }
 
+    /// Returns the position of the last event of a stream.
+    pub(super) fn written(&self, key: u64) -> u64 {
+        self.streams.get(key).map_or(0, |stream| stream.written)
+    }
+
     /// Returns the ids of the unanswered requests.
     pub(super) fn unanswered(&self) -> impl ExactSizeIterator<Item = &RequestId> {
         self.unanswered.keys()
