@@ -50,9 +50,18 @@ impl LiveId {
     fn parse(text: &str) -> Option<Self> {
         let (owner, number) = text.split_at_checked(2 * OWNER_BYTES)?;
         Some(Self {
-            owner: OwnerId(hexadecimal(owner)?.to_be_bytes()),
+            owner: OwnerId::parse(owner)?,
             number: hexadecimal(number)?,
         })
+    }
+}
+
+impl OwnerId {
+    /// Parses 16 hexadecimal digits.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let has_length = text.len() == 2 * OWNER_BYTES;
+        let number = has_length.then(|| hexadecimal(text))??;
+        Some(Self(number.to_be_bytes()))
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::Legacy;
 use super::session_id::HandshakeFacts;
 use super::streams::StreamLayout;
+use crate::http::server::ServiceState;
 use crate::seal::Sealer;
 
 /// The keys of session ids, and what is known of the replicas that have them.
@@ -38,17 +39,33 @@ enum Routing {
 }
 
 impl ReplicaSettings {
-    /// Returns whether other processes may serve the same session.
-    pub(super) fn is_shared(&self) -> bool {
+    fn is_shared(&self) -> bool {
         self.sharing == KeySharing::Shared
     }
+}
 
-    /// Returns whether `resources.subscribe` is not offered: the notifications would be sent by the replica that received
-    /// the request, and the client may listen to another.
+impl ServiceState {
+    /// Returns the keys of session ids: those that were set, or of the cluster, or random ones.
+    pub(super) fn session_keys(&self) -> &Sealer {
+        let settings = &self.legacy.replicas;
+        match &self.cluster {
+            Some(cluster) if !settings.is_shared() => cluster.keys(),
+            _ => &settings.keys,
+        }
+    }
+
+    /// Returns whether other processes may serve the same session.
+    pub(super) fn has_replicas(&self) -> bool {
+        self.cluster.is_some() || self.legacy.replicas.is_shared()
+    }
+
+    /// Returns whether `resources.subscribe` is not offered: without a cluster, the notifications would be sent by the
+    /// replica that received the request, and the client may listen to another.
     pub(super) fn hides_subscribe(&self, layout: StreamLayout) -> bool {
         // With HTTP+SSE there is one replica that has the stream of a session, and no other can serve it.
-        self.is_shared()
-            && self.routing == Routing::AnyReplica
+        self.cluster.is_none()
+            && self.has_replicas()
+            && self.legacy.replicas.routing == Routing::AnyReplica
             && layout == StreamLayout::StreamableHttp
     }
 }
@@ -82,7 +99,8 @@ impl Legacy {
     /// so does a process that was started again: clients of a rolling deploy keep their sessions. Without this, each
     /// process has a random key.
     ///
-    /// What changes after the handshake stays on the replica that received it: a cancel or the answer to a request of the
+    /// [`Server::cluster`](crate::Server::cluster) sets the keys of the cluster. Without a cluster, what changes after the
+    /// handshake stays on the replica that received it: a cancel or the answer to a request of the
     /// server must reach the replica that it concerns, and a stream is resumed where it was. Clients are not offered
     /// `resources.subscribe`, unless [routing is sticky](Self::sticky_routing).
     ///

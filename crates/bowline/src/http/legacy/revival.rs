@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::replicas::unix_seconds;
 use super::session::{Session, session_not_found};
 use super::session_id::{HandshakeFacts, open_session_id, seal_session_id};
-use super::sessions::{SessionOrigin, random_session_id};
+use super::sessions::{SessionOrigin, random_session_id, session_key};
 use super::streams::StreamLayout;
 use super::{Dialect, RawRequest};
 use crate::exchange::Principal;
@@ -46,12 +46,12 @@ pub(super) fn find_session(
     if let Ok(session) = legacy.sessions.find(id, principal) {
         return Ok(FoundSession::Live(session));
     }
-    let facts = open_session_id(&legacy.replicas.keys, principal, id).map_err(|error| {
+    let facts = open_session_id(state.session_keys(), principal, id).map_err(|error| {
         tracing::debug!(%error, "failed to open a session id");
         session_not_found()
     })?;
-    let is_own = facts.owner == legacy.sessions.owner()?.0;
-    if facts.features.subscriptions && !is_own {
+    let is_own = facts.owner == legacy.sessions.owner(state)?.0;
+    if facts.features.subscriptions && !is_own && state.cluster.is_none() {
         // Its subscriptions are not known here.
         return Err(session_not_found());
     }
@@ -72,20 +72,37 @@ impl RetiredSession {
     /// # Errors
     ///
     /// If the session has ended, or the service shuts down.
-    pub(super) fn revive(self, state: &ServiceState) -> Result<Arc<Session>, HttpRejection> {
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the session is not revived, or is idle.
+    pub(super) async fn revive(
+        self,
+        state: &Arc<ServiceState>,
+    ) -> Result<Arc<Session>, HttpRejection> {
         let Self {
             id,
             principal,
             facts,
         } = self;
         let legacy = &state.legacy;
+        let record = match legacy.sessions.cluster(state) {
+            Some(cluster) => {
+                cluster.ready().await;
+                cluster.record(session_key(&id)).await
+            }
+            None => None,
+        };
+        if record.as_ref().is_some_and(|record| record.is_ended) {
+            return Err(session_not_found());
+        }
         let layout = StreamLayout::StreamableHttp;
         let origin = SessionOrigin::Revived(facts);
         let running = legacy
             .sessions
             .start(state, legacy, layout, principal, origin)?;
         running.session.set_id(id);
-        legacy.sessions.publish_revived(running)
+        legacy.sessions.publish_revived(running, record)
     }
 }
 
@@ -101,13 +118,13 @@ pub(super) fn new_session_id(
 ) -> Result<Arc<str>, HttpRejection> {
     let legacy = &state.legacy;
     let facts = HandshakeFacts {
-        owner: legacy.sessions.owner()?.0,
+        owner: legacy.sessions.owner(state)?.0,
         created: unix_seconds(),
         features: handshake.features,
         caller: handshake.caller.clone(),
     };
     let settings = &legacy.replicas;
-    let sealed = seal_session_id(&settings.keys, principal, &facts, settings.lifetime);
+    let sealed = seal_session_id(state.session_keys(), principal, &facts, settings.lifetime);
     let sealed = sealed.map_err(|error| {
         tracing::error!(%error, "failed to seal a session id");
         unavailable("failed to open a session")

@@ -28,7 +28,7 @@ use super::live_id::{EventId, LiveId, OwnerId};
 use super::session_record::{RecordChange, SessionRecord};
 use super::session_state::{
     DecodedPost, DeferredRelease, EvictionRank, PostHead, PostRejection, SessionState,
-    SessionTimeouts, TimeoutOutcome,
+    SessionTimeouts, TimeoutOutcome, cancelled_request,
 };
 use super::streams::{
     AttachError, KeepEvents, NextEvent, ResponseForm, SessionStreams, StreamLayout, UNSOLICITED,
@@ -130,9 +130,41 @@ impl Session {
 
     /// Sets what the client has set in an earlier live state, before the first message.
     pub(super) fn restore(&self, record: SessionRecord) {
-        let requests = record.restoring_requests();
+        let requests = SessionRecord::default().requests_to(&record);
         *self.record.lock() = record;
         self.with(|state| state.queue_messages(requests));
+    }
+
+    /// Sets what another live state has set meanwhile.
+    pub(super) fn apply_record(&self, record: SessionRecord) {
+        let mut own = self.record.lock();
+        let requests = own.requests_to(&record);
+        *own = record;
+        drop(own);
+        self.queue(requests);
+    }
+
+    /// Queues messages of the client that other replicas have received.
+    pub(super) fn queue(&self, messages: Vec<Message>) {
+        self.with(|state| state.queue_messages(messages));
+    }
+
+    /// Queues a notification of the client that another replica has received. It may concern another live state.
+    pub(super) fn hear(&self, notification: Notification) {
+        let now = Instant::now();
+        self.with(|state| state.hear(now, notification));
+        self.deadline_changed.notify_one(); // to set a timer if it is an early cancel
+    }
+
+    /// Returns whether a notification of the client concerns this live state and no other.
+    pub(super) fn is_concerned_alone(&self, notification: &Notification) -> bool {
+        let cancelled = cancelled_request(notification);
+        cancelled.is_some_and(|id| self.state.lock().streams.is_in_flight(&id))
+    }
+
+    /// Ends the GET stream: the client has attached another elsewhere.
+    pub(super) fn end_get_stream(&self) {
+        self.with(SessionState::end_get_stream);
     }
 
     /// Starts to watch the lists when a GET attaches; `opened_at` is when the client completed its handshake.

@@ -89,28 +89,32 @@ impl SessionRecord {
         PER_RECORD + uris.sum::<usize>()
     }
 
-    /// Returns requests that set in a new live state what this record has. Their answers go nowhere.
-    pub(super) fn restoring_requests(&self) -> Vec<Message> {
-        let level = self.log_level.map(|level| {
-            let params = Json::encode(&SetLevelRequestParams::new(level)).ok();
-            internal_request(SetLevelRequest::NAME, params)
-        });
-        let uris = self.subscriptions.iter().map(|uri| {
-            let params = Json::encode(&SubscribeRequestParams::new(uri.clone())).ok();
-            internal_request(SubscribeRequest::NAME, params)
-        });
-        level.into_iter().chain(uris).collect()
+    /// Returns requests that change a live state with this record to another. Their answers go nowhere.
+    pub(super) fn requests_to(&self, other: &Self) -> Vec<Message> {
+        let level = other
+            .log_level
+            .filter(|_| self.log_level != other.log_level);
+        let level = level.and_then(|level| Json::encode(&SetLevelRequestParams::new(level)).ok());
+        let level = level.map(|params| internal_request(SetLevelRequest::NAME, params));
+        let params = |uri: &String| Json::encode(&SubscribeRequestParams::new(uri.clone())).ok();
+        let added = other.subscriptions.difference(&self.subscriptions);
+        let added = added.filter_map(params);
+        let added = added.map(|params| internal_request(SubscribeRequest::NAME, params));
+        let removed = self.subscriptions.difference(&other.subscriptions);
+        let removed = removed.filter_map(params);
+        let removed = removed.map(|params| internal_request(UnsubscribeRequest::NAME, params));
+        level.into_iter().chain(added).chain(removed).collect()
     }
 }
 
 /// Creates a request on behalf of the client. Its id is one that no client uses, so that its answer has no stream.
-fn internal_request(method: &'static str, params: Option<Json>) -> Message {
+fn internal_request(method: &'static str, params: Json) -> Message {
     // Without randomness two such requests may have the same id, and the second is refused.
     let id = u128::from_be_bytes(random::bytes().unwrap_or_default());
     let request = RawRequest {
         id: format!("bowline/{id:032x}").into(),
         method: method.into(),
-        params: params.map(Into::into),
+        params: Some(params.into()),
     };
     request.into()
 }
@@ -214,7 +218,9 @@ mod tests {
 
         assert_eq!(record.log_level, Some(LoggingLevel::Error));
         assert_eq!(record.subscriptions().collect::<Vec<_>>(), ["a:2"]);
-        assert_eq!(record.restoring_requests().len(), 2);
+        assert_eq!(SessionRecord::default().requests_to(&record).len(), 2);
+        assert_eq!(record.requests_to(&SessionRecord::default()).len(), 1);
+        assert_eq!(record.requests_to(&record), []);
         assert_eq!(change("tools/call", json!({})), None);
         assert_eq!(change("resources/subscribe", json!({"uri": 7})), None);
         let text = serde_json::to_string(&record).unwrap();

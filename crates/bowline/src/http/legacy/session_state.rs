@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::early_cancels::EarlyCancels;
 use super::inline_list::InlineList;
+use super::session::Session;
 use super::streams::{
     AttachError, KeepEvents, ResponseForm, SessionStreams, StreamLayout, UNSOLICITED,
 };
@@ -326,6 +327,27 @@ impl SessionState {
             .for_each(|message| self.queue_message(message));
     }
 
+    /// Queues a notification of the client that another replica has received. A cancel is kept if its request may still
+    /// arrive here.
+    pub(super) fn hear(&mut self, now: Instant, notification: Notification) {
+        if self.inbox.len() >= self.account.limits().peer_requests {
+            tracing::warn!("too many messages of other replicas; dropped one");
+            return;
+        }
+        match cancelled_request(&notification) {
+            Some(id) if !self.streams.is_in_flight(&id) => {
+                self.early.keep(now, &id, &self.account);
+            }
+            _ => self.queue_message(notification.into()),
+        }
+    }
+
+    /// Ends the response that reads the GET stream.
+    pub(super) fn end_get_stream(&mut self) {
+        let reader = self.streams.detach_reader(UNSOLICITED);
+        self.defer_wake(reader);
+    }
+
     /// Queues a message for the driver that the client did not send.
     fn queue_message(&mut self, message: Message) {
         let charge = None;
@@ -580,6 +602,28 @@ impl DecodedPost {
         })
     }
 
+    pub(super) fn notifications(&self) -> impl Iterator<Item = &Notification> {
+        self.messages.iter().filter_map(|message| match message {
+            Message::Notification(notification) => Some(notification),
+            Message::Request(_) | Message::Response(_) => None,
+        })
+    }
+
+    /// Takes out the responses to requests of other live states.
+    pub(super) fn take_foreign_answers(&mut self, session: &Session) -> Vec<Response> {
+        let mut foreign = Vec::new();
+        let messages = std::mem::take(&mut self.messages).into_iter();
+        let own = messages.filter_map(|message| match message {
+            Message::Response(response) if session.is_foreign_answer(&response) => {
+                foreign.push(response);
+                None
+            }
+            message => Some(message),
+        });
+        self.messages = own.collect();
+        foreign
+    }
+
     pub(super) fn responses(&self) -> impl Iterator<Item = &Response> {
         self.messages.iter().filter_map(|message| match message {
             Message::Response(response) => Some(response),
@@ -593,7 +637,7 @@ impl DecodedPost {
 }
 
 /// Returns the id of the request that a notification cancels.
-fn cancelled_request(notification: &Notification) -> Option<RequestId> {
+pub(super) fn cancelled_request(notification: &Notification) -> Option<RequestId> {
     if notification.method != CancelledNotification::NAME {
         return None;
     }

@@ -9,6 +9,7 @@
 //! set since.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -24,6 +25,7 @@ use super::eviction::EvictionCandidates;
 use super::live_id::OwnerId;
 use super::replicas::without_subscribe;
 use super::session::{Session, SessionWire, session_not_found};
+use super::session_cluster::SessionCluster;
 use super::session_id::HandshakeFacts;
 use super::session_record::{RetiredSessions, SessionRecord};
 use super::session_state::SessionTimeouts;
@@ -45,6 +47,8 @@ pub(super) struct Sessions {
     pool: Arc<EventPool>,
     /// The id of this process, generated when it is first needed.
     owner: OnceLock<OwnerId>,
+    /// The connection to other replicas, if there are any.
+    cluster: OnceLock<Option<Arc<SessionCluster>>>,
 }
 
 #[derive(Default)]
@@ -122,8 +126,20 @@ impl Sessions {
         &self.pool
     }
 
+    /// Returns the connection to other replicas, which starts when it is first needed.
+    pub(super) fn cluster(&self, state: &Arc<ServiceState>) -> Option<&Arc<SessionCluster>> {
+        let start = || {
+            let cluster = state.cluster.as_ref();
+            cluster.map(|cluster| SessionCluster::start(state, cluster))
+        };
+        self.cluster.get_or_init(start).as_ref()
+    }
+
     /// Returns the id of this process.
-    pub(super) fn owner(&self) -> Result<OwnerId, HttpRejection> {
+    pub(super) fn owner(&self, state: &ServiceState) -> Result<OwnerId, HttpRejection> {
+        if let Some(cluster) = &state.cluster {
+            return Ok(OwnerId(*cluster.replica().as_bytes()));
+        }
         if let Some(owner) = self.owner.get() {
             return Ok(*owner);
         }
@@ -148,8 +164,8 @@ impl Sessions {
         let streams = SessionStreams::new(layout, legacy.store(&account), account.clone());
         let is_revived = matches!(origin, SessionOrigin::Revived(_));
         let may_have_others =
-            layout == StreamLayout::StreamableHttp && (is_revived || legacy.replicas.is_shared());
-        let owner = may_have_others.then(|| self.owner()).transpose()?;
+            layout == StreamLayout::StreamableHttp && (is_revived || state.has_replicas());
+        let owner = may_have_others.then(|| self.owner(state)).transpose()?;
         let pool = &self.pool;
         let session = Session::new(principal, layout, streams, account.clone(), pool, owner);
         let list_watch = match may_have_others {
@@ -179,7 +195,7 @@ impl Sessions {
             responder: Arc::new(PrincipalResponder {
                 session: session.clone(),
                 responder: state.responder.clone(),
-                hides_subscribe: legacy.replicas.hides_subscribe(layout),
+                hides_subscribe: state.hides_subscribe(layout),
             }),
             identity: state.identity.clone(),
             list_watch,
@@ -213,11 +229,12 @@ impl Sessions {
         Ok(())
     }
 
-    /// Adds a revived session to the table, with its record, unless another request has revived it meanwhile: returns the
+    /// Adds a revived session to the table, with the record that replicas share or the one kept here, unless another request has revived it meanwhile: returns the
     /// one in the table.
     pub(super) fn publish_revived(
         &self,
         running: RunningSession,
+        shared: Option<SessionRecord>,
     ) -> Result<Arc<Session>, HttpRejection> {
         let session = running.session.clone();
         check_limits(&session)?;
@@ -228,7 +245,11 @@ impl Sessions {
             drop(table);
             return Ok(existing);
         }
-        match table.retired.take(session_key(&id)) {
+        let kept = table.retired.take(session_key(&id));
+        // Also if there is one that replicas share: that of a session that handlers kept values for stays here.
+        let is_ended = kept.as_ref().is_some_and(|record| record.is_ended);
+        let record = if is_ended { kept } else { shared.or(kept) };
+        match record {
             Some(record) if record.is_ended => {
                 drop(table);
                 return Err(session_not_found());
@@ -275,6 +296,21 @@ impl Sessions {
         found
             .filter(|session| session.principal == *principal)
             .ok_or_else(session_not_found)
+    }
+
+    /// Returns the live session whose id has this [key](session_key).
+    pub(super) fn find_by_key(&self, key: &str) -> Option<Arc<Session>> {
+        let table = self.table.lock();
+        let from = (Bound::Included(key), Bound::Unbounded);
+        let (id, running) = table.by_id.range::<str, _>(from).next()?;
+        (session_key(id) == key).then(|| running.session.clone())
+    }
+
+    /// Returns all live sessions.
+    pub(super) fn live(&self) -> Vec<Arc<Session>> {
+        let table = self.table.lock();
+        let sessions = table.by_id.values();
+        sessions.map(|running| running.session.clone()).collect()
     }
 
     /// Removes a session from the table. Dropping the result ends it.

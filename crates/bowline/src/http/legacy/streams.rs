@@ -334,6 +334,13 @@ impl SessionStreams {
         }
     }
 
+    /// Detaches the response that reads a stream, and returns its waker.
+    pub(super) fn detach_reader(&mut self, key: u64) -> Option<Waker> {
+        let stream = self.streams.get_mut(key)?;
+        stream.reader = None;
+        stream.waker.take()
+    }
+
     /// Returns the next event for a reader; `waker` is woken when there may be one.
     pub(super) fn next(&mut self, key: u64, reader: u64, waker: &Waker) -> NextEvent {
         let stream = self.streams.get_mut(key);

@@ -62,6 +62,7 @@ use tokio::time::Instant;
 
 use super::legacy::{self, Legacy};
 use crate::callback::catch_panic;
+use crate::cluster::Cluster;
 use crate::exchange::{BoxFuture, Caller, Notification, NotifiedContext, Principal, Responder};
 use crate::limits::{Account, Charge, ChargeKind, LimitReached, Limits, Usage};
 use crate::shutdown::Shutdown;
@@ -117,6 +118,12 @@ pub(crate) struct ServiceState {
     pub(crate) stream_after: Duration,
     pub(crate) keep_alive: Duration,
     pub(crate) legacy: Legacy,
+    /// The replicas that this service is one of.
+    #[cfg_attr(
+        not(feature = "legacy"),
+        allow(dead_code, reason = "used for legacy clients only")
+    )]
+    pub(crate) cluster: Option<Cluster>,
 }
 
 impl HttpService {
@@ -163,6 +170,7 @@ impl HttpService {
             stream_after: STREAM_AFTER,
             keep_alive: KEEP_ALIVE,
             legacy: Legacy::default(),
+            cluster: None,
         };
         Self {
             state: Arc::new(state),
@@ -251,6 +259,16 @@ impl HttpService {
         self.modify(|state| state.keep_alive = interval)
     }
 
+    /// Makes this service one of several replicas, so that each serves the clients of the others.
+    /// [`Server::http`](crate::Server::http) sets the [cluster of its server](crate::Server::cluster).
+    ///
+    /// Only legacy clients need it here: cancels, the answers to requests of the server, subscriptions and interrupted
+    /// streams reach the replica that they concern.
+    pub fn cluster(self, cluster: impl Into<Cluster>) -> Self {
+        let cluster = cluster.into();
+        self.modify(|state| state.cluster = Some(cluster))
+    }
+
     /// Returns whether new requests are accepted, which ends with [`shut_down`](Self::shut_down). For readiness probes.
     #[must_use]
     pub fn is_ready(&self) -> bool {
@@ -317,9 +335,7 @@ where
                     },
                     Err(refused) => Err(refused),
                 },
-                Ok(AdmittedHead::LegacyMethod) => {
-                    legacy::answer_verb(&state, &head).map(ResponseFuture::Ready)
-                }
+                Ok(AdmittedHead::LegacyMethod) => legacy::answer_verb(&state, head),
                 Ok(AdmittedHead::Preflight) => Ok(ResponseFuture::Ready(cors::preflight(&head))),
                 Err(refused) => Err(refused),
             };
@@ -394,7 +410,7 @@ impl ServiceState {
     ) -> Result<ResponseFuture, HttpRejection> {
         // Before `admit`: all POSTs to the message endpoint of HTTP+SSE are legacy, even a modern probe.
         if let Some(endpoint) = legacy::message_endpoint(self, &head) {
-            return legacy::answer_message_endpoint(self, &endpoint, head, accepts, body, charge);
+            return legacy::answer_message_endpoint(self, endpoint, head, accepts, body, charge);
         }
         let (headers, catalog) = (&head.headers, &*self.catalog);
         match admit(headers, body, &self.served, &self.caller_cache, catalog)? {

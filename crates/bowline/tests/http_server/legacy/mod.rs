@@ -4,6 +4,7 @@ mod cancellation;
 mod limits;
 mod paths;
 mod raw_responder;
+mod replicas;
 mod revival;
 mod serving_modes;
 mod sessions;
@@ -68,6 +69,10 @@ impl SessionClient {
         let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
         assert_eq!(client.send(client.post(&initialized)).await.status(), 202);
         client
+    }
+
+    pub(crate) fn service(&self) -> &HttpService {
+        &self.service
     }
 
     /// The same client, whose requests another service gets.

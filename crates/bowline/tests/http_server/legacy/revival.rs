@@ -24,12 +24,12 @@ async fn two_replicas(version: &'static str) -> (SessionClient, SessionClient) {
     (client, other)
 }
 
-fn request(id: i64, method: &str, params: Value) -> Value {
+pub(super) fn request(id: i64, method: &str, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
 
 /// Calls `list_roots`, and returns the id of the request that the client gets, and the response.
-async fn asked(client: &mut SessionClient, id: i64) -> (Value, PlainResponse) {
+pub(super) async fn asked(client: &mut SessionClient, id: i64) -> (Value, PlainResponse) {
     let call = client.call_with_progress(id, "list_roots", "a");
     let mut response = client.send(call).await;
     let mut seen = Vec::new();
@@ -44,7 +44,7 @@ async fn asked(client: &mut SessionClient, id: i64) -> (Value, PlainResponse) {
     }
 }
 
-fn roots(id: &Value) -> Value {
+pub(super) fn roots(id: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "result": {"roots": []}})
 }
 
@@ -152,8 +152,8 @@ async fn an_evicted_session_keeps_its_subscriptions_and_its_log_level() {
 
     let answer = client.send(client.call(5, "talk", "")).await.json().await;
     let mut stream = client.send(client.get()).await;
-    server.changed().resource("a:1");
-    server.changed().resource("a:2");
+    server.changed().resource_updated("a:1");
+    server.changed().resource_updated("a:2");
 
     assert_eq!(answer["result"]["content"][0]["text"], "Some(Alert)");
     let seen = messages(&stream.chunk().await.unwrap());

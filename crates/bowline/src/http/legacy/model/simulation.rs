@@ -79,10 +79,10 @@ struct OpenResponse {
 }
 
 /// A small random generator (SplitMix64): the same seed produces the same schedule.
-struct SeededRng(u64);
+pub(super) struct SeededRng(pub(super) u64);
 
 impl SeededRng {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -90,7 +90,7 @@ impl SeededRng {
         (mixed ^ (mixed >> 31)) % limit
     }
 
-    fn one_in(&mut self, limit: u64) -> bool {
+    pub(super) fn one_in(&mut self, limit: u64) -> bool {
         self.below(limit) == 0
     }
 

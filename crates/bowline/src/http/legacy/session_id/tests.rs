@@ -161,7 +161,7 @@ fn an_id_of_a_retired_key_still_opens() {
 #[test]
 fn what_does_not_fit_is_left_out_of_the_clients_description() {
     let long = |length: usize| "x".repeat(length);
-    let icons = json!([{"src": long(600)}]);
+    let icons = json!([{"src": long(700)}]);
     let client = json!({"name": "a", "version": "1", "title": "T", "icons": icons});
     let described = json!({"name": "a", "version": "1", "description": long(700), "icons": icons});
     let named = json!({"name": format!("{}ü", long(63)), "version": long(900)});
