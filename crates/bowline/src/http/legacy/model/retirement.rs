@@ -85,7 +85,7 @@ impl Table {
 }
 
 fn id(number: u64) -> Arc<str> {
-    format!("{number:040}").into()
+    format!("{number:033} and the rest").into()
 }
 
 #[tokio::test]
