@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::request::Parts;
-use ::http::{Response, StatusCode};
+use ::http::StatusCode;
 use bowline_core::http::admission::HttpRejection;
 use bowline_core::http::legacy::LegacyPost;
 use bowline_core::http::media::AcceptedTypes;
 use bytes::Bytes;
 
-use super::server::{HttpBody, HttpService, ResponseFuture, ServiceState};
+use super::server::{HttpService, ResponseFuture, ServiceState};
 use crate::limits::Charge;
 
 /// The legacy configuration of a service: empty.

@@ -229,8 +229,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// Adds a revived session to the table, with the record that replicas share or the one kept here, unless another request has revived it meanwhile: returns the
-    /// one in the table.
+    /// Adds a revived session to the table, with the record that replicas share or the one kept here. Another request may
+    /// have revived it meanwhile: returns the one in the table.
     pub(super) fn publish_revived(
         &self,
         running: RunningSession,
