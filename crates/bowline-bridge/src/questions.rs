@@ -281,6 +281,10 @@ impl Responder for UpstreamHost {
     }
 
     fn notified(&self, _: &Notification, _: &NotifiedContext) {}
+
+    fn open_calls(&self) -> usize {
+        0
+    }
 }
 
 /// A client of the legacy era, which is asked with a request while the bridge answers a request of its own.

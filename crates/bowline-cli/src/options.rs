@@ -1,6 +1,7 @@
 //! Parses the command line.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
@@ -26,6 +27,7 @@ use crate::shell::{CompletionsOptions, ManOptions};
 use crate::show::ShowOptions;
 use crate::tap::{GuardOptions, TapOptions};
 use crate::tasks::TasksOptions;
+use crate::values::parse_delay;
 use crate::watch::WatchOptions;
 
 /// A parsed command.
@@ -76,9 +78,11 @@ pub(crate) enum ServeTransport {
     Stdio {
         /// Whether to report events and counters on stderr.
         report: bool,
+        grace: Option<Duration>,
     },
     Http {
         port: u16,
+        drain: DrainOptions,
     },
 }
 
@@ -233,6 +237,19 @@ struct ServeOptions {
     /// Report received cancellations and the counters on stderr (stdio only).
     #[arg(long)]
     report: bool,
+    #[command(flatten)]
+    drain: DrainOptions,
+}
+
+/// How a server ends after SIGTERM.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
+pub(crate) struct DrainOptions {
+    /// How long new requests are still taken after SIGTERM, until load balancers have noticed (HTTP only) [default: 5s].
+    #[arg(long, value_name = "TIME", value_parser = parse_delay)]
+    pub(crate) drain_delay: Option<Duration>,
+    /// How long running requests may go on after that [default: 20s].
+    #[arg(long, value_name = "TIME", value_parser = parse_delay)]
+    pub(crate) grace: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -244,9 +261,13 @@ enum Transport {
 impl ServeOptions {
     fn transport(&self) -> ServeTransport {
         match self.transport {
-            Transport::Http => ServeTransport::Http { port: self.port },
+            Transport::Http => ServeTransport::Http {
+                port: self.port,
+                drain: self.drain,
+            },
             Transport::Stdio => ServeTransport::Stdio {
                 report: self.report,
+                grace: self.drain.grace,
             },
         }
     }
@@ -292,12 +313,16 @@ mod tests {
         );
         assert_eq!(
             parse("serve-demo --port 80 --transport http"),
-            Ok(CliCommand::ServeDemo(ServeTransport::Http { port: 80 }))
+            Ok(CliCommand::ServeDemo(ServeTransport::Http {
+                port: 80,
+                drain: DrainOptions::default()
+            }))
         );
         assert_eq!(
             parse("serve-demo"),
             Ok(CliCommand::ServeDemo(ServeTransport::Stdio {
-                report: false
+                report: false,
+                grace: None
             }))
         );
         assert_eq!(parse(""), Ok(CliCommand::Help));

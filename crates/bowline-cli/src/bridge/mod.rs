@@ -31,7 +31,7 @@ pub(crate) async fn run(plan: BridgePlan) -> Result<(), BoxError> {
             let settings = config.settings();
             let front = configured::front(plan.front, plan.is_front_chosen, settings);
             let served = tokio::select! {
-                served = front::serve(&bridge, &front, guard) => served,
+                served = front::serve(&bridge, &front, plan.drain, guard) => served,
                 () = configured::reload_at_hangup(&bridge, file) => Ok(()),
             };
             (bridge, served)
@@ -49,7 +49,7 @@ pub(crate) async fn run(plan: BridgePlan) -> Result<(), BoxError> {
 
 async fn serve_one(target: Target, plan: &BridgePlan) -> (Bridge, Result<(), BoxError>) {
     let bridge = with_limits(Bridge::builder(target), &plan.limits).build();
-    let served = front::serve(&bridge, &plan.front, None).await;
+    let served = front::serve(&bridge, &plan.front, plan.drain, None).await;
     (bridge, served)
 }
 

@@ -50,7 +50,9 @@ impl Program {
 
     /// Starts a bridge to this command over HTTP, and returns its URL.
     pub(crate) async fn bridge_to(command: &[&str]) -> (Self, String) {
-        let arguments = ["bridge", "--http", "127.0.0.1:0", "--"];
+        let http = ["bridge", "--http", "127.0.0.1:0"];
+        // No load balancer has to notice that it ends.
+        let arguments = [&http[..], &["--drain-delay", "0", "--"]].concat();
         let mut bridge = Self::start(&[&arguments, command].concat());
         let line = bridge.stderr_line("bowline: listening on ").await;
         (bridge, line)

@@ -304,6 +304,10 @@ impl Responder for Mock {
     }
 
     fn notified(&self, _: &Notification, _: &NotifiedContext) {}
+
+    fn open_calls(&self) -> usize {
+        0
+    }
 }
 
 impl fmt::Debug for Mock {

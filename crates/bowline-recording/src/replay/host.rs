@@ -158,6 +158,10 @@ impl Responder for ReplayHost {
     }
 
     fn notified(&self, _: &Notification, _: &NotifiedContext) {}
+
+    fn open_calls(&self) -> usize {
+        0
+    }
 }
 
 fn unknown_question(question: &RawInputRequest) -> RpcError {

@@ -184,6 +184,10 @@ pub trait Responder: Send + Sync + 'static {
     ///
     /// Runs on the task that reads the wire, so it must not block.
     fn notified(&self, notification: &Notification, cx: &NotifiedContext);
+
+    /// Returns the number of calls in progress that outlive their request, such as those that wait until the client
+    /// retries with an answer. A server that drains stays open for them, within its grace period.
+    fn open_calls(&self) -> usize;
 }
 
 impl<F, R> Responder for F
@@ -204,6 +208,10 @@ where
     }
 
     fn notified(&self, _: &Notification, _: &NotifiedContext) {}
+
+    fn open_calls(&self) -> usize {
+        0
+    }
 }
 
 /// The way a handler is stopped when its request is cancelled.

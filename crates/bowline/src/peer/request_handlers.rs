@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use bowline_core::drain::continues_work;
 use bowline_core::era::{
     Caller, Dialect, DuplexAdmission, Era, InputMechanism, NotificationAction, Rejection, Request,
     RequestAction, Seal, admit_from_server, convert_notification, seal,
@@ -12,6 +13,7 @@ use bowline_core::mux::{self, InFlightId};
 use bowline_core::{Notification, Outcome, RawRequest};
 use bowline_types::{
     CancelledNotification, CancelledNotificationParams, Json, NotificationMethod, RequestId,
+    RpcError,
 };
 use tokio::task::JoinHandle;
 
@@ -22,6 +24,7 @@ use crate::exchange::{
     NotificationSink, NotifiedContext, Params, Responder, run_handler,
 };
 use crate::limits::Limit;
+use crate::shutdown::Shutdown;
 
 /// The side of the protocol that this end of the wire has.
 pub(crate) enum LocalRole {
@@ -32,6 +35,7 @@ pub(crate) enum LocalRole {
         /// The server's `Implementation`, encoded.
         identity: Json,
         list_watch: ListWatch,
+        shutdown: Shutdown,
     },
     /// A client; requests come from a server, in the legacy era only.
     Client {
@@ -99,6 +103,9 @@ impl RequestHandlers {
         params: Option<Params>,
         within: Option<RequestId>,
     ) {
+        if let Some(refusal) = self.role.drain_refusal(&method, params.as_ref()) {
+            return self.peer.respond(&id, Err(refusal));
+        }
         let raw = RawRequest {
             id: id.request_id().clone(),
             method,
@@ -336,6 +343,16 @@ impl RequestHandlers {
 }
 
 impl LocalRole {
+    /// Returns the error of a request that is refused because this server drains.
+    fn drain_refusal(&self, method: &str, params: Option<&Params>) -> Option<RpcError> {
+        match self {
+            Self::Server { shutdown, .. } if shutdown.is_refusing() => {
+                (!continues_work(method, params)).then(|| shutdown.refuse())
+            }
+            Self::Server { .. } | Self::Client { .. } => None,
+        }
+    }
+
     fn admit(&mut self, raw: RawRequest) -> Result<RequestAction, Rejection> {
         match self {
             Self::Server { admission, .. } => admission.admit(raw),
@@ -502,6 +519,7 @@ mod tests {
             responder: Arc::new(respond_empty),
             identity: Json::empty_object(),
             list_watch: ListWatch::default(),
+            shutdown: Shutdown::default(),
         }
     }
 
@@ -563,6 +581,7 @@ mod tests {
             responder: Arc::new(respond),
             identity: Json::empty_object(),
             list_watch: ListWatch::default(),
+            shutdown: Shutdown::default(),
         }
     }
 

@@ -75,6 +75,10 @@ impl Responder for RawResponder {
             .events
             .send(format!("{} {version}", notification.method));
     }
+
+    fn open_calls(&self) -> usize {
+        0
+    }
 }
 
 fn responder(capabilities: Value) -> (RawResponder, UnboundedReceiver<String>) {
@@ -180,6 +184,10 @@ async fn a_responder_whose_check_fails_is_not_served() {
 
         fn notified(&self, notification: &Notification, cx: &NotifiedContext) {
             self.0.notified(notification, cx);
+        }
+
+        fn open_calls(&self) -> usize {
+            0
         }
     }
     let (responder, _events) = responder(json!({}));

@@ -35,7 +35,7 @@ use crate::exchange::{
 };
 use crate::http::server::{ServiceState, overloaded, unavailable};
 use crate::limits::{Gauge, Limit, UsageCounters};
-use crate::peer::{CloseMode, Driver, ListWatch, LocalRole, Peer};
+use crate::peer::{Driver, ListWatch, LocalRole, Peer};
 use crate::random;
 use crate::shutdown::Shutdown;
 use crate::sync::Mutex;
@@ -157,8 +157,8 @@ impl Sessions {
         principal: Principal,
         origin: SessionOrigin,
     ) -> Result<RunningSession, HttpRejection> {
-        if state.shutdown.is_requested() {
-            return Err(unavailable("shutting down"));
+        if state.shutdown.is_refusing() {
+            return Err(state.refusal());
         }
         let account = state.account.principal(principal.name()).peer();
         let streams = SessionStreams::new(layout, legacy.store(&account), account.clone());
@@ -199,6 +199,7 @@ impl Sessions {
             }),
             identity: state.identity.clone(),
             list_watch,
+            shutdown: state.shutdown.clone(),
         };
         let wire = Box::new(SessionWire::new(session.clone()));
         let (peer, driver) = Peer::new(wire, role, account);
@@ -210,7 +211,11 @@ impl Sessions {
         let table = Arc::downgrade(self);
         // Boxed, because a future stores its arguments twice (as captured and as used), and there may be thousands.
         let driver = Box::new(driver);
-        let driving = drive_session(session.clone(), peer, driver, shutdown, timeouts, table);
+        let drain = SessionDrain {
+            shutdown,
+            responder: state.responder.clone(),
+        };
+        let driving = drive_session(session.clone(), peer, driver, drain, timeouts, table);
         let task = tokio::spawn(driving);
         let task = task.abort_handle();
         Ok(RunningSession::new(session, task, connection_state))
@@ -401,31 +406,46 @@ impl SessionTable {
     }
 }
 
+/// Why the live state of a session ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SessionEnd {
+    Driver,
+    Expired,
+    Drain,
+}
+
+/// What a session needs when the server drains.
+struct SessionDrain {
+    shutdown: Shutdown,
+    responder: Arc<dyn Responder>,
+}
+
 /// Drives a session until the driver is done, the client was absent for too long, or the server has shut down. Then
 /// removes it from the table.
 async fn drive_session(
     session: Arc<Session>,
     peer: Peer,
     mut driver: Box<Driver>,
-    shutdown: Shutdown,
+    drain: SessionDrain,
     timeouts: SessionTimeouts,
     table: Weak<Sessions>,
 ) {
-    let ended_by = tokio::select! {
-        biased; // A driver that has ended needs nothing else, and a shutdown waits for at most a grace period.
-        () = &mut driver => None,
-        () = session.until_expired(timeouts) => Some(None),
-        grace = shutdown.requested() => Some(Some(grace)),
+    let end = tokio::select! {
+        biased; // A driver that has ended needs nothing else, and an expired session need not be drained.
+        () = &mut driver => SessionEnd::Driver,
+        () = session.until_expired(timeouts) => SessionEnd::Expired,
+        () = drain.shutdown.refusing() => SessionEnd::Drain,
     };
-    if let Some(None) = ended_by
+    if end == SessionEnd::Expired
         && let Some(table) = table.upgrade()
     {
         // Before the engine is dropped, with which the values of its handlers go.
         return table.retire(&session.id());
     }
-    if let Some(Some(grace)) = ended_by {
-        peer.close(CloseMode::Drain(grace));
-        (&mut driver).await;
+    if end == SessionEnd::Drain {
+        let (responder, shutdown) = (&*drain.responder, &drain.shutdown);
+        // Boxed, because few sessions see a drain, and all of them have space for it.
+        Box::pin(peer.drain(&mut driver, responder, shutdown)).await;
     }
     drop((driver, peer));
     if let Some(table) = table.upgrade() {
@@ -506,6 +526,10 @@ impl Responder for PrincipalResponder {
         let principal = self.session.principal.clone().without_scopes();
         let cx = cx.clone().with_principal(principal);
         self.responder.notified(notification, &cx);
+    }
+
+    fn open_calls(&self) -> usize {
+        self.responder.open_calls()
     }
 }
 

@@ -54,6 +54,10 @@ impl Responder for RawResponder {
         let version = cx.caller().dialect.version;
         let _ = self.1.send(format!("{method} {version} {has_state}"));
     }
+
+    fn open_calls(&self) -> usize {
+        0
+    }
 }
 
 fn service(capabilities: Value) -> (HttpService, UnboundedReceiver<String>) {
