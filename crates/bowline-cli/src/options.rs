@@ -27,6 +27,7 @@ use crate::shell::{CompletionsOptions, ManOptions};
 use crate::show::ShowOptions;
 use crate::tap::{GuardOptions, TapOptions};
 use crate::tasks::TasksOptions;
+use crate::telemetry::TelemetryOptions;
 use crate::values::parse_delay;
 use crate::watch::WatchOptions;
 
@@ -57,7 +58,7 @@ pub(crate) enum CliCommand {
     Demo(OutputFormat),
     Doctor(Box<DoctorOptions>),
     New(NewOptions),
-    ServeDemo(ServeTransport),
+    ServeDemo(ServeTransport, Box<TelemetryOptions>),
 }
 
 /// The output format of `bowline demo`.
@@ -118,7 +119,9 @@ impl CliCommand {
             Some(Command::Demo(demo)) => Self::Demo(demo.format()),
             Some(Command::Doctor(options)) => Self::Doctor(options),
             Some(Command::New(options)) => Self::New(options),
-            Some(Command::ServeDemo(serve)) => Self::ServeDemo(serve.transport()),
+            Some(Command::ServeDemo(serve)) => {
+                Self::ServeDemo(serve.transport(), Box::new(serve.telemetry))
+            }
             Some(Command::Bridge(options)) => {
                 let plan = options.plan().map_err(|why| invalid("bridge", &why))?;
                 Self::Bridge(Box::new(plan))
@@ -239,6 +242,8 @@ struct ServeOptions {
     report: bool,
     #[command(flatten)]
     drain: DrainOptions,
+    #[command(flatten)]
+    telemetry: TelemetryOptions,
 }
 
 /// How a server ends after SIGTERM.
@@ -313,17 +318,23 @@ mod tests {
         );
         assert_eq!(
             parse("serve-demo --port 80 --transport http"),
-            Ok(CliCommand::ServeDemo(ServeTransport::Http {
-                port: 80,
-                drain: DrainOptions::default()
-            }))
+            Ok(CliCommand::ServeDemo(
+                ServeTransport::Http {
+                    port: 80,
+                    drain: DrainOptions::default()
+                },
+                Box::default()
+            ))
         );
         assert_eq!(
             parse("serve-demo"),
-            Ok(CliCommand::ServeDemo(ServeTransport::Stdio {
-                report: false,
-                grace: None
-            }))
+            Ok(CliCommand::ServeDemo(
+                ServeTransport::Stdio {
+                    report: false,
+                    grace: None
+                },
+                Box::default()
+            ))
         );
         assert_eq!(parse(""), Ok(CliCommand::Help));
     }

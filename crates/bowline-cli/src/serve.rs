@@ -1,18 +1,37 @@
 //! `bowline serve-demo`: serves the fixture over stdio or HTTP.
 
 use bowline::http::HttpService;
+use bowline::telemetry::Telemetry;
 use bowline::testing::{RecordingWire, WireRecord};
 use bowline::{Result, wire};
 use tokio::sync::watch;
 
 use crate::counters::{Counters, SlowCallCounts};
 use crate::demo::describe;
+use crate::failure::Failure;
 use crate::fixture::Fixture;
 use crate::options::{DrainOptions, ServeTransport};
+use crate::telemetry::{Exporters, TelemetryOptions};
 
-pub(crate) async fn serve(transport: ServeTransport) -> Result<()> {
+/// Serves until a signal, or until stdin ends. The last spans and metrics are sent before it returns.
+pub(crate) async fn run(
+    transport: ServeTransport,
+    telemetry: &TelemetryOptions,
+) -> std::result::Result<(), Failure> {
+    let exporters = telemetry.start("bowline-serve-demo").await?;
+    let served = serve(transport, exporters.as_ref().map(Exporters::telemetry)).await;
+    if let Some(exporters) = exporters {
+        exporters.shut_down().await;
+    }
+    served.map_err(|error| Failure::other("failed to serve").caused_by(error))
+}
+
+async fn serve(transport: ServeTransport, telemetry: Option<Telemetry>) -> Result<()> {
     let fixture = Fixture::new();
     let mut server = fixture.server();
+    if let Some(telemetry) = telemetry {
+        server = server.telemetry(telemetry);
+    }
     match transport {
         ServeTransport::Stdio {
             report: false,

@@ -49,10 +49,10 @@ pub struct DrainReport {
 
 /// The drain of a server. Clones share one state.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Shutdown(Arc<ShutdownShared>);
+pub(crate) struct Shutdown(pub(crate) Arc<ShutdownShared>);
 
 #[derive(Debug, Default)]
-struct ShutdownShared {
+pub(crate) struct ShutdownShared {
     /// Raised when the drain begins, so that a server that serves reads only this flag.
     begun: Signal,
     state: Mutex<DrainState>,

@@ -10,6 +10,7 @@ use clap::Args;
 use crate::options::DrainOptions;
 use crate::sign_in::SignIn;
 use crate::target::{CommandTarget, UrlTarget};
+use crate::telemetry::TelemetryOptions;
 use crate::values::{NamedValue, parse_address, parse_duration, parse_path, parse_url};
 
 /// Connects clients to a server that has another transport or another protocol version.
@@ -82,6 +83,9 @@ pub(crate) struct BridgeOptions {
     #[command(flatten)]
     drain: DrainOptions,
 
+    #[command(flatten)]
+    telemetry: TelemetryOptions,
+
     /// Log more to stderr; twice for everything.
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
@@ -96,6 +100,7 @@ pub(crate) struct BridgePlan {
     pub(crate) is_front_chosen: bool,
     pub(crate) limits: BridgeLimits,
     pub(crate) drain: DrainOptions,
+    pub(crate) telemetry: TelemetryOptions,
     pub(crate) verbosity: u8,
 }
 
@@ -145,12 +150,14 @@ impl BridgeOptions {
             call_timeout: self.timeout,
         };
         let (drain, verbosity) = (self.drain, self.verbose);
+        let telemetry = self.telemetry.clone();
         Ok(BridgePlan {
             upstream: self.upstream()?,
             front,
             is_front_chosen,
             limits,
             drain,
+            telemetry,
             verbosity,
         })
     }

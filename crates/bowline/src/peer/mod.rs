@@ -47,6 +47,7 @@ use crate::exchange::{
 use crate::limits::Account;
 use crate::shutdown::Shutdown;
 use crate::sync::Mutex;
+use crate::telemetry::TransportKind;
 use crate::wire::{EngineWire, connection_error};
 use crate::{Error, Result};
 use call::{CallPauses, Mailbox, WireCall};
@@ -66,6 +67,7 @@ struct PeerShared {
     /// True once the driver has ended.
     ended: watch::Sender<bool>,
     connection_state: ConnectionState,
+    transport: TransportKind,
 }
 
 /// The state under the lock.
@@ -132,6 +134,7 @@ impl Peer {
             account,
             ended: watch::Sender::new(false),
             connection_state: ConnectionState::default(),
+            transport: wire.transport(),
         });
         let peer = Self { shared };
         let driver = Driver::new(wire, peer.clone(), role);

@@ -18,13 +18,14 @@ use bowline_types::{
 use tokio::task::JoinHandle;
 
 use super::{LISTEN, Peer, legacy};
-use crate::callback::catch_panic;
 use crate::exchange::{
-    CallOptions, CancelMode, Channel, ConnectionState, Context, Exchange, HandlerControl,
-    NotificationSink, NotifiedContext, Params, Responder, run_handler,
+    CONNECTION_ENDED, CallOptions, CancelMode, Channel, ConnectionState, Context, Exchange,
+    HandlerControl, NotificationSink, NotifiedContext, Params, Responder, run_handler,
 };
 use crate::limits::Limit;
 use crate::shutdown::Shutdown;
+use crate::telemetry::names::error_type;
+use crate::telemetry::{Configured, LegacyTimer, TransportKind, deliver_notification};
 
 /// The side of the protocol that this end of the wire has.
 pub(crate) enum LocalRole {
@@ -71,6 +72,7 @@ pub(super) struct RequestHandlers {
     /// Whether the server waits for the host of this client, so that the timeouts of our calls are paused.
     is_paused: bool,
     legacy_subscriptions: legacy::LegacySubscriptions,
+    legacy_timer: LegacyTimer,
 }
 
 struct HandlerTask {
@@ -91,6 +93,7 @@ impl RequestHandlers {
             finished: Vec::new(),
             is_paused: false,
             legacy_subscriptions: legacy::LegacySubscriptions::default(),
+            legacy_timer: LegacyTimer::default(),
         }
     }
 
@@ -158,6 +161,13 @@ impl RequestHandlers {
             Err(reached) => return self.peer.respond(&id, Err(reached.into())),
         };
         let (responder, identity) = self.role.responder();
+        if self.is_server() {
+            self.legacy_timer.start_server(
+                || Configured::of(&*responder),
+                request.caller.dialect,
+                self.peer.shared.transport,
+            );
+        }
         let sink = Arc::new(WireSink {
             peer: self.peer.clone(),
             id: id.clone(),
@@ -276,7 +286,8 @@ impl RequestHandlers {
             NotificationAction::Dispatch(caller) => {
                 let state = self.peer.shared.connection_state.clone();
                 let cx = NotifiedContext::new(caller).with_connection_state(state);
-                catch_panic("a notification", || responder.notified(notification, &cx));
+                let transport = self.peer.shared.transport;
+                deliver_notification(&**responder, notification, &cx, transport);
             }
             NotificationAction::Ignore => {}
         }
@@ -328,6 +339,10 @@ impl RequestHandlers {
 
     /// Drops every handler and cancels its context, for synchronous handlers, which cannot be dropped.
     pub(super) fn stop(&mut self) {
+        if self.peer.shared.state.lock().failure.is_some() {
+            self.legacy_timer.set_error(error_type::TRANSPORT);
+        }
+        self.legacy_timer = LegacyTimer::default();
         self.legacy_subscriptions.clear();
         (self.active, self.subscriptions) = (0, 0);
         for handler in std::mem::take(&mut self.handlers).into_values() {
@@ -462,6 +477,10 @@ impl NotificationSink for WireSink {
     fn within(&self) -> Option<&RequestId> {
         self.within.as_ref()
     }
+
+    fn transport(&self) -> TransportKind {
+        self.peer.shared.transport
+    }
 }
 
 /// The channel for server-to-client requests of one handler. They are associated with its request, because Streamable
@@ -492,8 +511,6 @@ fn cancelled(id: &InFlightId, reason: &str) -> Notification {
     Notification::new(CancelledNotification::NAME, params)
 }
 
-/// The [`Context::cancel_reason`] of handlers whose connection has ended.
-const CONNECTION_ENDED: &str = "the connection has ended";
 /// The estimated memory of a running request besides its params: task, context, table entries.
 const PER_REQUEST: usize = 2048;
 

@@ -113,6 +113,7 @@ use crate::exchange::{BoxFuture, Context, Responder};
 use crate::layer::{Layer, ProgressHeartbeat};
 use crate::limits::{Limits, Usage};
 use crate::peer::Peer;
+use crate::telemetry::{TaskMetrics, Telemetry};
 use crate::wire::Wire;
 use cluster_bus::ClusterBus;
 use definition::ServerDefinition;
@@ -652,10 +653,10 @@ impl Server {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use bowline::{Server, layer::{Timeout, Trace}};
+    /// use bowline::{Server, layer::{ProgressHeartbeat, Timeout}};
     ///
     /// let server = Server::new("calculator", "1.0.0")
-    ///     .layer(Trace::new())
+    ///     .layer(ProgressHeartbeat::new())
     ///     .layer(Timeout::new(Duration::from_secs(30)));
     /// ```
     pub fn layer(self, layer: impl Layer) -> Self {
@@ -742,6 +743,30 @@ impl Server {
     #[doc(hidden)]
     pub fn serve_counted(self, wire: impl Wire) -> (Peer, BoxFuture<'static, Result<()>>) {
         self.snapshot().serve(wire)
+    }
+
+    /// Records spans and metrics of every request, on every transport. A [`Telemetry`] is created with the feature
+    /// `otel`. It is a setting: it applies to wires, HTTP services and in-process clients that start afterwards.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Server;
+    /// use bowline::telemetry::Telemetry;
+    ///
+    /// fn calculator(telemetry: Telemetry) -> Server {
+    ///     Server::new("calculator", "1.0.0").telemetry(telemetry)
+    /// }
+    /// ```
+    pub fn telemetry(self, telemetry: Telemetry) -> Self {
+        self.with_definition(|definition| definition.telemetry = telemetry.into())
+    }
+
+    /// Returns the metrics of tasks, for an extension that runs tool calls after their requests have ended. They record
+    /// nothing if the server has no telemetry.
+    #[must_use]
+    pub fn task_metrics(&self) -> TaskMetrics {
+        self.definition().telemetry.tasks()
     }
 
     fn with_identity(self, change: impl FnOnce(&mut Implementation)) -> Self {

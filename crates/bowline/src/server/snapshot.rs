@@ -22,6 +22,7 @@ use crate::layer::Next;
 use crate::peer::Peer;
 use crate::shutdown::Shutdown;
 use crate::sync::Mutex;
+use crate::telemetry::Telemetry;
 use crate::wire::Wire;
 
 /// The state that all clones of a server share.
@@ -209,6 +210,10 @@ impl Responder for ServerSnapshot {
         }
     }
 
+    fn telemetry(&self) -> Option<&Telemetry> {
+        self.definition.telemetry.get()
+    }
+
     /// Returns the number of extensions whose background work has not ended: it may run tasks.
     fn open_calls(&self) -> usize {
         self.shared.background.running()
@@ -231,6 +236,10 @@ impl Responder for Server {
 
     fn notified(&self, notification: &Notification, cx: &NotifiedContext) {
         self.first_snapshot().notified(notification, cx);
+    }
+
+    fn telemetry(&self) -> Option<&Telemetry> {
+        self.first_snapshot().telemetry()
     }
 
     fn open_calls(&self) -> usize {

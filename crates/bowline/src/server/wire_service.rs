@@ -12,6 +12,7 @@ use crate::exit_signals::{SignalHandling, serve_until_signal};
 use crate::limits::{Account, Limits, Usage};
 use crate::peer::{ListWatch, LocalRole, Peer};
 use crate::shutdown::{DrainReport, Shutdown};
+use crate::telemetry::Configured;
 use crate::wire::{self, Wire};
 
 /// Serves a [`Responder`] over duplex wires, such as stdio and sockets. Clones share their limits and their shutdown.
@@ -176,6 +177,7 @@ impl WireService {
             list_watch: ListWatch::OnInitialized,
             shutdown: self.shutdown.clone(),
         };
+        Configured::of(&*self.responder).watch(&self.account, &self.shutdown);
         let (peer, mut driver) = Peer::new(Box::new(wire), role, self.account.peer());
         let (counted, shutdown) = (peer.clone(), self.shutdown.clone());
         let responder = self.responder.clone();

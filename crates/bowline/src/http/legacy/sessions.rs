@@ -39,6 +39,7 @@ use crate::peer::{Driver, ListWatch, LocalRole, Peer};
 use crate::random;
 use crate::shutdown::Shutdown;
 use crate::sync::Mutex;
+use crate::telemetry::{Telemetry, record_session_id};
 
 /// All published sessions, by id. Dropping it ends them.
 #[derive(Default)]
@@ -496,6 +497,7 @@ struct PrincipalResponder {
 
 impl Responder for PrincipalResponder {
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
+        record_session_id(&self.session.id);
         let head = self.session.take_head(cx.request_id());
         let principal = head.as_ref().map(|head| super::principal(&head.parts));
         let principal =
@@ -526,6 +528,10 @@ impl Responder for PrincipalResponder {
         let principal = self.session.principal.clone().without_scopes();
         let cx = cx.clone().with_principal(principal);
         self.responder.notified(notification, &cx);
+    }
+
+    fn telemetry(&self) -> Option<&Telemetry> {
+        self.responder.telemetry()
     }
 
     fn open_calls(&self) -> usize {

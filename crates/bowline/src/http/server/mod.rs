@@ -63,13 +63,13 @@ use http_body::Body;
 use tokio::time::Instant;
 
 use super::legacy::{self, Legacy};
-use crate::callback::catch_panic;
 use crate::cluster::Cluster;
 use crate::exchange::{
     BoxFuture, Caller, Notification, NotifiedContext, Params, Principal, Responder,
 };
 use crate::limits::{Account, Charge, ChargeKind, LimitReached, Limits, Usage};
 use crate::shutdown::{DrainReport, Shutdown};
+use crate::telemetry::{Configured, TransportKind, deliver_notification};
 
 /// A `tower` service that answers MCP requests over HTTP, for axum or any other HTTP server. Clones share their state.
 ///
@@ -176,9 +176,11 @@ impl HttpService {
             legacy: Legacy::default(),
             cluster: None,
         };
-        Self {
+        let service = Self {
             state: Arc::new(state),
-        }
+        };
+        service.observe_usage();
+        service
     }
 
     /// Sets the protocol versions that are served.
@@ -356,7 +358,14 @@ impl HttpService {
 
     pub(crate) fn modify(mut self, change: impl FnOnce(&mut ServiceState)) -> Self {
         change(Arc::make_mut(&mut self.state));
+        self.observe_usage();
         self
+    }
+
+    /// Adds the usage of the current account and the drain to the metrics.
+    fn observe_usage(&self) {
+        let state = &*self.state;
+        Configured::of(&*state.responder).watch(&state.account, &state.shutdown);
     }
 }
 
@@ -499,9 +508,7 @@ impl ServiceState {
     pub(crate) fn notified(&self, head: &Parts, notification: &Notification, caller: Arc<Caller>) {
         let principal = head.extensions.get::<Principal>().cloned();
         let cx = NotifiedContext::new(caller).with_principal(principal.unwrap_or_default());
-        catch_panic("a notification", || {
-            self.responder.notified(notification, &cx);
-        });
+        deliver_notification(&*self.responder, notification, &cx, TransportKind::Http);
     }
 
     /// Returns whether a request is new work that the drain refuses.

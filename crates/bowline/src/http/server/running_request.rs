@@ -33,9 +33,11 @@ use super::body::{self, EventSource, HttpBody, charge_output, with_charge};
 use super::{KeepAlive, ServiceState};
 use crate::exchange::{
     BoxFuture, CancelMode, Channel, ConnectionState, Context, HandlerControl, InsufficientScope,
-    NotificationQueue, NotificationSink, Principal, QueuePoll, RunningHandler, run_handler,
+    NotificationQueue, NotificationSink, Principal, QueuePoll, RESPONSE_CLOSED, RunningHandler,
+    run_handler,
 };
 use crate::limits::{Account, Charge};
+use crate::telemetry::TransportKind;
 
 /// A request and its running handler.
 pub(crate) struct RunningRequest {
@@ -292,7 +294,7 @@ impl RunningRequest {
     /// Handles the disconnect of the client.
     fn on_disconnect(&mut self) {
         if self.form.dialect.http.disconnect_cancels {
-            return self.stop("the response stream was closed");
+            return self.stop(RESPONSE_CLOSED);
         }
         self.sink.notifications.close();
         // A disconnect does not cancel in the legacy era: a handler that was polled may run on, up to the limit.
@@ -440,6 +442,10 @@ impl NotificationSink for ResponseSink {
 
     fn connection_state(&self) -> Option<&ConnectionState> {
         None
+    }
+
+    fn transport(&self) -> TransportKind {
+        TransportKind::Http
     }
 }
 

@@ -32,6 +32,7 @@ use crate::http::client::send::SendState;
 use crate::http::client::{
     Endpoint, OutgoingRequest, RefusalPolicy, message_headers, resolve_in_origin, stream_headers,
 };
+use crate::telemetry::TransportKind;
 use crate::wire::{EngineWire, Received, WireEvent};
 use crate::{Error, Result};
 
@@ -250,6 +251,10 @@ impl EngineWire for HttpSseWire {
         while ready!(self.cancels.poll_join_next(cx)).is_some() {}
         self.reader.abort_all();
         Poll::Ready(Ok(()))
+    }
+
+    fn transport(&self) -> TransportKind {
+        TransportKind::Http
     }
 }
 
