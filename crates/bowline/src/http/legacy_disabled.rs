@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::request::Parts;
 use ::http::StatusCode;
+use ::http::request::Parts;
 use bowline_core::http::admission::HttpRejection;
 use bowline_core::http::legacy::LegacyPost;
 use bowline_core::http::media::AcceptedTypes;

@@ -1,7 +1,7 @@
 //! HTTP+SSE, the transport of 2024-11-05: one stream, and an endpoint to POST to.
 //!
-//! The stream is the session, so it is not revived: a POST that reaches another replica is delivered to the one that has
-//! the stream, which the id names.
+//! The stream is the session, so it is not revived: a POST that reaches another replica is delivered to the one that
+//! has the stream, which the id names.
 //!
 //! ```text
 //! id = 32 random hexadecimal digits, and with a cluster 16 that name the replica

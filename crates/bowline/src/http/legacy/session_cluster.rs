@@ -8,9 +8,10 @@
 //! DELETE ───────────────────────▶ the session record; all are told to end
 //! ```
 //!
-//! All replicas are in one group, not in one for each session: these messages are rare, and a group has a cost in every
-//! engine. While the engine is away, sessions are served without it, which is logged: a revoked session is accepted, and
-//! a cancel or a subscription stays where it was received. Only an answer that cannot be delivered is an error (503).
+//! All replicas are in one group, not in one for each session: these messages are rare, and a group has a cost in
+//! every engine. While the engine is away, sessions are served without it, which is logged: a revoked session is
+//! accepted, and a cancel or a subscription stays where it was received. Only an answer that cannot be delivered is an
+//! error (503).
 
 mod remote_stream;
 pub(super) use remote_stream::resume_elsewhere;

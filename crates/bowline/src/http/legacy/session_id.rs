@@ -1,10 +1,11 @@
-//! Sealed session ids: what the handshake fixed, encrypted into the id itself, so that any process that has the keys can
-//! serve the session.
+//! Sealed session ids: what the handshake fixed, encrypted into the id itself, so that any process that has the keys
+//! can serve the session.
 //!
 //! ```text
 //! id      = sealed text of the purpose `SessionId`, bound to the principal, at most 1,024 characters
 //! content = format ‖ owner ‖ creation time ‖ features ‖ capability bits
-//!           ‖ text(version) ‖ text(client name) ‖ text(client version) ‖ text(other capabilities) ‖ text(other of client)
+//!           ‖ text(version) ‖ text(client name) ‖ text(client version)
+//!           ‖ text(other capabilities) ‖ text(other members of the client)
 //! text    = length in 2 bytes ‖ UTF-8
 //! ```
 //!

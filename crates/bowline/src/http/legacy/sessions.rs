@@ -5,8 +5,8 @@
 //!                 └──────DELETE─────────────┴──▶ ended
 //! ```
 //!
-//! Eviction frees memory and ends no session: its id contains what the handshake fixed, and its record what the client has
-//! set since.
+//! Eviction frees memory and ends no session: its id contains what the handshake fixed, and its record what the client
+//! has set since.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,4 +1,4 @@
-//! Random schedules of the table of sessions: whatever is freed comes back with its record, and what has ended does not.
+//! Random schedules of the table of sessions: what is freed comes back with its record, and what has ended does not.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

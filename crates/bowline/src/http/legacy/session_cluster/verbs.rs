@@ -1,7 +1,7 @@
 //! What replicas send each other about sessions, as JSON. [`Cluster`](crate::cluster::Cluster) seals it.
 //!
-//! A `session` is the [key](super::super::sessions::session_key) of its id, which does not open it. Whoever sends one of
-//! these has opened the id for the principal of a request.
+//! A `session` is the [key](super::super::sessions::session_key) of its id, which does not open it. The sender of such a
+//! message has opened the id for the principal of a request.
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
