@@ -398,6 +398,13 @@ impl SessionStreams {
         }
     }
 
+    /// Detaches the response that reads a stream, and returns its waker.
+    pub(super) fn detach_reader(&mut self, key: u64) -> Option<Waker> {
+        let stream = self.streams.get_mut(key)?;
+        stream.reader = None;
+        stream.waker.take()
+    }
+
     /// Returns the next event for a reader; `waker` is woken when there may be one.
     pub(super) fn next(&mut self, key: u64, reader: u64, waker: &Waker) -> NextEvent {
         let stream = self.streams.get_mut(key);
@@ -476,6 +483,11 @@ impl SessionStreams {
     /// Returns the position of the last event read, after which a new reader continues.
     pub(super) fn read_so_far(&self, key: u64) -> u64 {
         self.streams.get(key).map_or(0, |stream| stream.read)
+    }
+
+    /// Returns the position of the last event of a stream.
+    pub(super) fn written(&self, key: u64) -> u64 {
+        self.streams.get(key).map_or(0, |stream| stream.written)
     }
 
     /// Returns the ids of the unanswered requests.
