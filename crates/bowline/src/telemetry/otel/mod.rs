@@ -93,11 +93,14 @@ impl Telemetry {
     /// that are set later have no effect.
     #[must_use]
     pub fn new() -> Self {
-        let tracer = global::tracer_with_scope(scope());
-        Self::from_parts(tracer, &global::meter_with_scope(scope()))
+        let provider = global::meter_provider();
+        let meter = provider.meter_with_scope(scope());
+        let shared = usage::shared_of(&provider, &meter);
+        Self::from_parts(global::tracer_with_scope(scope()), &meter, shared)
     }
 
-    /// Creates telemetry with these providers instead of the global ones.
+    /// Creates telemetry with these providers instead of the global ones. Create one and clone it: the values that are
+    /// observed, such as active requests, would be reported twice by two.
     ///
     /// # Examples
     ///
@@ -117,12 +120,12 @@ impl Telemetry {
         T: Tracer<Span: Span + Send + Sync + 'static> + Send + Sync + 'static,
     {
         let tracer = BoxedTracer::new(tracers.boxed_tracer(scope()));
-        Self::from_parts(tracer, &meters.meter_with_scope(scope()))
+        let meter = meters.meter_with_scope(scope());
+        let shared = usage::observe(&meter);
+        Self::from_parts(tracer, &meter, shared)
     }
 
-    fn from_parts(tracer: BoxedTracer, meter: &Meter) -> Self {
-        let shared = Arc::new(Shared::default());
-        usage::observe(meter, &shared);
+    fn from_parts(tracer: BoxedTracer, meter: &Meter, shared: Arc<Shared>) -> Self {
         Self {
             inner: Arc::new(TelemetryInner {
                 tracer,
