@@ -556,6 +556,11 @@ impl Responder for Bridge {
     fn telemetry(&self) -> Option<&Telemetry> {
         self.inner.telemetry.get()
     }
+
+    /// Calls of modern clients to legacy servers: they may be parked, and wait for a retry.
+    fn open_calls(&self) -> usize {
+        self.inner.modern.open_calls()
+    }
 }
 
 impl std::fmt::Debug for Bridge {

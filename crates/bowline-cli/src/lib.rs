@@ -41,6 +41,8 @@ pub mod fixture;
 
 mod hosts;
 
+mod https;
+
 mod interrupt;
 
 mod latency;
@@ -94,6 +96,8 @@ mod tap;
 mod target;
 
 mod tasks;
+
+mod telemetry;
 
 mod timeline_view;
 
@@ -162,9 +166,8 @@ fn dispatch(command: CliCommand) -> Result<Exit, Failure> {
         }),
         CliCommand::Doctor(options) => block_on(async move { doctor::run(&options).await }),
         CliCommand::New(options) => new_project::run(&options),
-        CliCommand::ServeDemo(transport) => block_on(async move {
-            let served = serve::serve(transport).await;
-            served.map_err(|error| Failure::other("failed to serve").caused_by(error))?;
+        CliCommand::ServeDemo(transport, telemetry) => block_on(async move {
+            serve::run(transport, &telemetry).await?;
             Ok(Exit::Success)
         }),
         CliCommand::Mock(options) => block_on(async move { options.run().await }),

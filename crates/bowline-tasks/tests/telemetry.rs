@@ -40,8 +40,8 @@ async fn a_task_is_recorded_with_its_tool_and_its_status() {
     }
     let recorded = durations(&exporter, &meters);
     let expected = [
-        (attribute::GEN_AI_TOOL_NAME.to_owned(), "work".to_owned()),
         (ours::TASK_STATUS.to_owned(), "completed".to_owned()),
+        (attribute::GEN_AI_TOOL_NAME.to_owned(), "work".to_owned()),
     ];
     assert_eq!(recorded, [expected.to_vec()]);
 }

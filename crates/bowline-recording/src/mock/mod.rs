@@ -309,6 +309,10 @@ impl Responder for Mock {
     fn telemetry(&self) -> Option<&Telemetry> {
         None
     }
+
+    fn open_calls(&self) -> usize {
+        0
+    }
 }
 
 impl fmt::Debug for Mock {

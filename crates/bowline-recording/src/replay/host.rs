@@ -163,6 +163,10 @@ impl Responder for ReplayHost {
     fn telemetry(&self) -> Option<&Telemetry> {
         None
     }
+
+    fn open_calls(&self) -> usize {
+        0
+    }
 }
 
 fn unknown_question(question: &RawInputRequest) -> RpcError {

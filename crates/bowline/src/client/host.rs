@@ -304,6 +304,10 @@ impl Responder for Host {
     fn telemetry(&self) -> Option<&Telemetry> {
         None
     }
+
+    fn open_calls(&self) -> usize {
+        0
+    }
 }
 
 impl std::fmt::Debug for Host {

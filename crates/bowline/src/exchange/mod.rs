@@ -194,6 +194,10 @@ pub trait Responder: Send + Sync + 'static {
     /// Returns the OpenTelemetry that spans and metrics of the requests are recorded with, if any. A responder that
     /// wraps another one returns that of the inner one.
     fn telemetry(&self) -> Option<&Telemetry>;
+
+    /// Returns the number of calls in progress that outlive their request, such as those that wait until the client
+    /// retries with an answer. A server that drains stays open for them, within its grace period.
+    fn open_calls(&self) -> usize;
 }
 
 impl<F, R> Responder for F
@@ -217,6 +221,10 @@ where
 
     fn telemetry(&self) -> Option<&Telemetry> {
         None
+    }
+
+    fn open_calls(&self) -> usize {
+        0
     }
 }
 

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use bowline_core::drain::continues_work;
 use bowline_core::era::{
     Caller, Dialect, DuplexAdmission, Era, InputMechanism, NotificationAction, Rejection, Request,
     RequestAction, Seal, admit_from_server, convert_notification, seal,
@@ -12,6 +13,7 @@ use bowline_core::mux::{self, InFlightId};
 use bowline_core::{Notification, Outcome, RawRequest};
 use bowline_types::{
     CancelledNotification, CancelledNotificationParams, Json, NotificationMethod, RequestId,
+    RpcError,
 };
 use tokio::task::JoinHandle;
 
@@ -21,6 +23,7 @@ use crate::exchange::{
     HandlerControl, NotificationSink, NotifiedContext, Params, Responder, run_handler,
 };
 use crate::limits::Limit;
+use crate::shutdown::Shutdown;
 use crate::telemetry::names::error_type;
 use crate::telemetry::{Configured, LegacyTimer, TransportKind, deliver_notification};
 
@@ -32,6 +35,7 @@ pub(crate) enum LocalRole {
         responder: Arc<dyn Responder>,
         /// The server's `Implementation`, encoded.
         identity: Json,
+        shutdown: Shutdown,
     },
     /// A client; requests come from a server, in the legacy era only.
     Client {
@@ -90,6 +94,9 @@ impl RequestHandlers {
         params: Option<Params>,
         within: Option<RequestId>,
     ) {
+        if let Some(refusal) = self.role.drain_refusal(&method, params.as_ref()) {
+            return self.peer.respond(&id, Err(refusal));
+        }
         let raw = RawRequest {
             id: id.request_id().clone(),
             method,
@@ -332,6 +339,16 @@ impl RequestHandlers {
 }
 
 impl LocalRole {
+    /// Returns the error of a request that is refused because this server drains.
+    fn drain_refusal(&self, method: &str, params: Option<&Params>) -> Option<RpcError> {
+        match self {
+            Self::Server { shutdown, .. } if shutdown.is_refusing() => {
+                (!continues_work(method, params)).then(|| shutdown.refuse())
+            }
+            Self::Server { .. } | Self::Client { .. } => None,
+        }
+    }
+
     fn admit(&mut self, raw: RawRequest) -> Result<RequestAction, Rejection> {
         match self {
             Self::Server { admission, .. } => admission.admit(raw),
@@ -499,6 +516,7 @@ mod tests {
             admission: DuplexAdmission::new(Dialects::all()),
             responder: Arc::new(respond_empty),
             identity: Json::empty_object(),
+            shutdown: Shutdown::default(),
         }
     }
 
@@ -559,6 +577,7 @@ mod tests {
             admission: DuplexAdmission::new(Dialects::all()),
             responder: Arc::new(respond),
             identity: Json::empty_object(),
+            shutdown: Shutdown::default(),
         }
     }
 

@@ -177,13 +177,19 @@ pub mod bowline {
     pub const SERVER_SESSIONS: &str = "bowline.server.sessions";
     /// Counter: refusals, dropped messages and closed connections, by [`LIMIT`].
     pub const SERVER_LIMIT_REACHED: &str = "bowline.server.limit.reached";
+    /// Up-down counter: servers that drain.
+    pub const SERVER_DRAINING: &str = "bowline.server.draining";
+    /// Counter: requests that were refused because the server drains. They were not executed.
+    pub const SERVER_DRAIN_REFUSED: &str = "bowline.server.drain.refused";
+    /// Counter: requests that were cancelled because they did not finish within the grace period of a drain.
+    pub const SERVER_DRAIN_CANCELLED: &str = "bowline.server.drain.cancelled";
     /// Up-down counter: tasks that this process runs.
     pub const SERVER_ACTIVE_TASKS: &str = "bowline.server.active_tasks";
     /// Histogram, seconds: from the creation of a task until its end, by [`TASK_STATUS`].
     pub const SERVER_TASK_DURATION: &str = "bowline.server.task.duration";
 
     /// Every metric of ours.
-    pub const METRICS: [&str; 11] = [
+    pub const METRICS: [&str; 14] = [
         SERVER_CANCELLED_DURATION,
         CLIENT_CANCELLED_DURATION,
         CLIENT_CALL_LEGS,
@@ -193,6 +199,9 @@ pub mod bowline {
         SERVER_CONNECTIONS,
         SERVER_SESSIONS,
         SERVER_LIMIT_REACHED,
+        SERVER_DRAINING,
+        SERVER_DRAIN_REFUSED,
+        SERVER_DRAIN_CANCELLED,
         SERVER_ACTIVE_TASKS,
         SERVER_TASK_DURATION,
     ];

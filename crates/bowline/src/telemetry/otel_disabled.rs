@@ -12,6 +12,7 @@ use super::legacy::LegacySession;
 use super::{Ending, Operation};
 use crate::exchange::{Context, Responder, TraceContext};
 use crate::limits::Account;
+use crate::shutdown::Shutdown;
 
 /// OpenTelemetry of a server, a client or a bridge. It can be created with the feature `otel` only.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +82,7 @@ impl Configured {
 
     pub(super) fn record_session(&self, _: &LegacySession, _: Duration) {}
 
-    pub(crate) fn watch(&self, _: &Arc<Account>) {}
+    pub(crate) fn watch(&self, _: &Arc<Account>, _: &Shutdown) {}
 
     pub(crate) fn tasks(&self) -> TaskMetrics {
         TaskMetrics

@@ -80,6 +80,10 @@ impl Responder for RawResponder {
     fn telemetry(&self) -> Option<&Telemetry> {
         None
     }
+
+    fn open_calls(&self) -> usize {
+        0
+    }
 }
 
 fn responder(capabilities: Value) -> (RawResponder, UnboundedReceiver<String>) {
@@ -189,6 +193,10 @@ async fn a_responder_whose_check_fails_is_not_served() {
 
         fn telemetry(&self) -> Option<&Telemetry> {
             None
+        }
+
+        fn open_calls(&self) -> usize {
+            0
         }
     }
     let (responder, _events) = responder(json!({}));

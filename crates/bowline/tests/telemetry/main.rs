@@ -6,7 +6,6 @@
 )]
 
 mod cancels;
-mod fields;
 mod metrics;
 mod outcomes;
 mod recorder;

@@ -129,6 +129,12 @@ impl Session {
         self.with(|state| state.route(now, within, message));
     }
 
+    /// Puts the cancel of a request that belongs to no request of the client onto the stream of that request.
+    pub(super) fn send_cancel(&self, request: &RequestId, cancel: &Message) {
+        let now = Instant::now();
+        self.with(|state| state.route_cancel(now, request, cancel));
+    }
+
     /// Takes the head of the POST that a request came with, for its handler.
     pub(super) fn take_head(&self, request: &RequestId) -> Option<Arc<PostHead>> {
         self.state.lock().take_head(request)
@@ -340,7 +346,10 @@ impl EngineWire for SessionWire {
 
     fn send(&mut self, outgoing: &OutgoingMessage) {
         let within = outgoing.within.as_ref().map(InFlightId::request_id);
-        self.session.send(within, &outgoing.message);
+        match (within, &outgoing.cancels) {
+            (None, Some(request)) => self.session.send_cancel(request, &outgoing.message),
+            (within, _) => self.session.send(within, &outgoing.message),
+        }
     }
 
     fn cancelled(&mut self, request: &RequestId) {

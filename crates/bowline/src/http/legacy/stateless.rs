@@ -207,10 +207,14 @@ impl StatelessBatch {
         let id = raw.id.clone();
         let params = raw.params.as_ref();
         let size = params.map_or(0, |params| params.as_bytes().len());
-        let answering = self
-            .account
-            .charge_request(PER_REQUEST + size)
-            .map_err(overloaded)
+        let answering = match self.state.refuses(&raw.method, params) {
+            true => Err(self.state.refusal()),
+            false => self
+                .account
+                .charge_request(PER_REQUEST + size)
+                .map_err(overloaded),
+        };
+        let answering = answering
             .and_then(|charge| {
                 let head = self.head.clone();
                 answer_request(&self.state, head, ONLY_JSON, self.dialect, raw, charge)

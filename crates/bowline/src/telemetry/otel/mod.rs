@@ -1,5 +1,8 @@
 //! OpenTelemetry: [`Telemetry`], its settings, and the spans and metrics of each operation.
 
+mod drain;
+use drain::DrainTotals;
+
 mod instruments;
 use instruments::Instruments;
 
@@ -38,6 +41,7 @@ use super::{Operation, TransportKind};
 use crate::Result;
 use crate::exchange::{BoxFuture, Context, NotifiedContext, Responder, TraceContext};
 use crate::limits::Account;
+use crate::shutdown::Shutdown;
 use crate::sync::Mutex;
 
 /// OpenTelemetry of a server, a client or a bridge: spans and metrics by the semantic conventions for MCP, and the trace
@@ -86,6 +90,7 @@ struct Shared {
     sent: AtomicI64,
     tasks: AtomicI64,
     usage: Mutex<UsageTotals>,
+    drains: Mutex<DrainTotals>,
 }
 
 impl Telemetry {
@@ -95,7 +100,7 @@ impl Telemetry {
     pub fn new() -> Self {
         let provider = global::meter_provider();
         let meter = provider.meter_with_scope(scope());
-        let shared = usage::shared_of(&provider, &meter);
+        let shared = Shared::of_global(&provider, &meter);
         Self::from_parts(global::tracer_with_scope(scope()), &meter, shared)
     }
 
@@ -121,7 +126,7 @@ impl Telemetry {
     {
         let tracer = BoxedTracer::new(tracers.boxed_tracer(scope()));
         let meter = meters.meter_with_scope(scope());
-        let shared = usage::observe(&meter);
+        let shared = Shared::observed(&meter);
         Self::from_parts(tracer, &meter, shared)
     }
 
@@ -170,6 +175,34 @@ impl Telemetry {
         }
     }
 }
+
+impl Shared {
+    /// Returns the counts of all telemetry with this global provider. They are observed once: a second callback of the
+    /// same instrument would replace the values of the first.
+    fn of_global(provider: &GlobalMeterProvider, meter: &Meter) -> Arc<Self> {
+        static LAST: Mutex<Option<(GlobalMeterProvider, Arc<Shared>)>> = Mutex::new(None);
+        let mut last = LAST.lock();
+        if let Some((known, shared)) = &*last
+            && Arc::ptr_eq(known, provider)
+        {
+            return shared.clone();
+        }
+        let shared = Self::observed(meter);
+        *last = Some((provider.clone(), shared.clone()));
+        shared
+    }
+
+    /// Creates counts, and the instruments that read them when metrics are collected.
+    fn observed(meter: &Meter) -> Arc<Self> {
+        let shared = Arc::new(Self::default());
+        usage::observe(meter, &shared);
+        drain::observe(meter, &shared);
+        shared
+    }
+}
+
+/// The type of `opentelemetry::global::meter_provider`.
+type GlobalMeterProvider = Arc<dyn MeterProvider + Send + Sync>;
 
 impl Default for Telemetry {
     fn default() -> Self {
@@ -295,10 +328,12 @@ impl Configured {
         }
     }
 
-    /// Adds the usage of a server to the gauges.
-    pub(crate) fn watch(&self, account: &Arc<Account>) {
+    /// Adds the usage and the drain of a server to the metrics.
+    pub(crate) fn watch(&self, account: &Arc<Account>, shutdown: &Shutdown) {
         if let Some(telemetry) = &self.0 {
-            telemetry.inner.shared.usage.lock().watch(account);
+            let shared = &telemetry.inner.shared;
+            shared.usage.lock().watch(account);
+            shared.drains.lock().watch(shutdown);
         }
     }
 
@@ -390,5 +425,9 @@ impl Responder for ObservedHost {
 
     fn telemetry(&self) -> Option<&Telemetry> {
         Some(&self.telemetry)
+    }
+
+    fn open_calls(&self) -> usize {
+        self.host.open_calls()
     }
 }

@@ -4,11 +4,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use opentelemetry::KeyValue;
-use opentelemetry::metrics::{Meter, MeterProvider};
+use opentelemetry::metrics::Meter;
 
 use super::Shared;
 use crate::limits::{Account, Limit, Usage};
-use crate::sync::Mutex;
 use crate::telemetry::names::bowline;
 
 /// The accounts of servers, weakly, and what was refused by those that are gone.
@@ -72,28 +71,8 @@ impl UsageTotals {
     }
 }
 
-/// The type of `opentelemetry::global::meter_provider`.
-type GlobalMeterProvider = Arc<dyn MeterProvider + Send + Sync>;
-
-/// Returns the counts of all telemetry with this global provider. They are observed once: a second callback of the same
-/// instrument would replace the values of the first.
-pub(super) fn shared_of(provider: &GlobalMeterProvider, meter: &Meter) -> Arc<Shared> {
-    static LAST: Mutex<Option<(GlobalMeterProvider, Arc<Shared>)>> = Mutex::new(None);
-    let mut last = LAST.lock();
-    if let Some((known, shared)) = &*last
-        && Arc::ptr_eq(known, provider)
-    {
-        return shared.clone();
-    }
-    let shared = observe(meter);
-    *last = Some((provider.clone(), shared.clone()));
-    shared
-}
-
-/// Creates the instruments that are observed when metrics are collected, and the counts that they read.
-pub(super) fn observe(meter: &Meter) -> Arc<Shared> {
-    let counts = Arc::new(Shared::default());
-    let shared = &counts;
+/// Creates the instruments that are observed when metrics are collected.
+pub(super) fn observe(meter: &Meter, shared: &Arc<Shared>) {
     observe_usage(meter, shared);
     let active = [
         (
@@ -126,7 +105,6 @@ pub(super) fn observe(meter: &Meter) -> Arc<Shared> {
             })
             .build();
     }
-    counts
 }
 
 fn observe_usage(meter: &Meter, shared: &Arc<Shared>) {

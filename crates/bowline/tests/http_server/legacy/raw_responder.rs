@@ -59,6 +59,10 @@ impl Responder for RawResponder {
     fn telemetry(&self) -> Option<&Telemetry> {
         None
     }
+
+    fn open_calls(&self) -> usize {
+        0
+    }
 }
 
 fn service(capabilities: Value) -> (HttpService, UnboundedReceiver<String>) {

@@ -104,6 +104,8 @@ impl HttpSseWire {
         let (outgoing, queue) = mpsc::channel(QUEUE_CAPACITY);
         let post_to = Endpoint {
             uri: post_to,
+            // Messages are posted one after the other, so a wait would delay answers and cancels.
+            retry_unavailable: Duration::ZERO,
             ..endpoint
         };
         let (mut reader, mut writer) = (JoinSet::new(), JoinSet::new());
