@@ -52,6 +52,9 @@ struct Recordings;
 #[doc = include_str!("../../../docs/subscriptions.md")]
 struct Subscriptions;
 
+#[doc = include_str!("../../../docs/telemetry.md")]
+struct Telemetry;
+
 #[doc = include_str!("../../../docs/testing.md")]
 struct Testing;
 
