@@ -146,7 +146,7 @@ pub(crate) fn deliver_notification(
 /// Records a principal that a layer has set, in the current spans.
 pub(crate) fn record_principal(name: &str) {
     Span::current().record(attribute::ENDUSER_ID, display(shortened(name)));
-    super::otel::record_text(attribute::ENDUSER_ID, name);
+    super::otel::record_text(attribute::ENDUSER_ID, &shortened(name));
 }
 
 /// Returns the version of HTTP, if the request arrived over it.

@@ -1,6 +1,8 @@
 //! [`LegacyTimer`], the session duration of the conventions: legacy connections have one, others do not.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,14 +11,27 @@ use bowline_core::era::Dialect;
 use super::names::attribute;
 use super::{Configured, ServerAddress, TransportKind};
 
-/// Records the id of the session of a request, in the current spans.
+/// Records a hash of the id of the session of a request, in the current spans. The id itself is a secret: it is all that
+/// continues the session of an anonymous client.
 #[cfg_attr(
     not(all(feature = "legacy", feature = "http-server")),
     allow(dead_code, reason = "legacy sessions over HTTP have ids")
 )]
 pub(crate) fn record_session_id(id: &str) {
-    tracing::Span::current().record(attribute::MCP_SESSION_ID, id);
-    super::otel::record_text(attribute::MCP_SESSION_ID, id);
+    let hash = IdHash(id);
+    tracing::Span::current().record(attribute::MCP_SESSION_ID, tracing::field::display(&hash));
+    super::otel::record_text(attribute::MCP_SESSION_ID, &hash);
+}
+
+/// Displays a hash of a session id, which is computed only if something records it.
+struct IdHash<'a>(&'a str);
+
+impl fmt::Display for IdHash<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut hasher = DefaultHasher::new(); // without random keys: replicas record the same hash
+        hasher.write(self.0.as_bytes());
+        write!(f, "{:016x}", hasher.finish())
+    }
 }
 
 /// Records the duration of a legacy session when it is dropped.

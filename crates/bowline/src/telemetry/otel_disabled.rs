@@ -119,7 +119,7 @@ impl ContextTelemetry {
     }
 }
 
-pub(super) fn record_text(_: &'static str, _: &str) {}
+pub(super) fn record_text(_: &'static str, _: &dyn std::fmt::Display) {}
 
 /// Returns the host of a client as it is.
 pub(crate) fn host_with(host: Arc<dyn Responder>, _: &Configured) -> Arc<dyn Responder> {

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use bowline_core::era::Request;
 use bowline_core::json::Params;
-use bowline_core::{Notification, Outcome, shortened};
+use bowline_core::{Notification, Outcome};
 use opentelemetry::global::{self, BoxedTracer, ObjectSafeTracerProvider as _};
 use opentelemetry::metrics::{Meter, MeterProvider};
 use opentelemetry::propagation::TextMapPropagator;
@@ -379,11 +379,11 @@ impl ContextTelemetry {
 }
 
 /// Sets an attribute of the current span.
-pub(super) fn record_text(name: &'static str, value: &str) {
+pub(super) fn record_text(name: &'static str, value: &dyn fmt::Display) {
     opentelemetry::Context::map_current(|cx| {
         let span = cx.span();
         if span.is_recording() {
-            span.set_attribute(KeyValue::new(name, shortened(value).to_string()));
+            span.set_attribute(KeyValue::new(name, value.to_string()));
         }
     });
 }
