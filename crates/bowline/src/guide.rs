@@ -55,6 +55,9 @@ struct Subscriptions;
 #[doc = include_str!("../../../docs/testing.md")]
 struct Testing;
 
+#[doc = include_str!("../../../docs/timeouts.md")]
+struct Timeouts;
+
 #[doc = include_str!("../../../docs/tool.md")]
 struct Tool;
 
