@@ -58,6 +58,9 @@ struct Telemetry;
 #[doc = include_str!("../../../docs/testing.md")]
 struct Testing;
 
+#[doc = include_str!("../../../docs/timeouts.md")]
+struct Timeouts;
+
 #[doc = include_str!("../../../docs/tool.md")]
 struct Tool;
 

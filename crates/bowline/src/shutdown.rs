@@ -240,7 +240,8 @@ mod tests {
                 (refused, start.elapsed())
             }
         });
-        tokio::time::sleep(2 * SECOND).await;
+        tokio::task::yield_now().await; // the task waits for the times that it knows
+        tokio::time::advance(2 * SECOND).await;
 
         shutdown.request(3 * SECOND);
 
