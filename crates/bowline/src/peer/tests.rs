@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use super::{LocalRole, Peer};
 use crate::exchange::{CallOptions, Channel, Context, Responder};
 use crate::limits::{Account, Limit, Limits};
+use crate::shutdown::Shutdown;
 use crate::wire::Lines;
 
 #[tokio::test(start_paused = true)]
@@ -330,6 +331,7 @@ fn test_server(sender: mpsc::UnboundedSender<WaitEvent>) -> LocalRole {
         admission: DuplexAdmission::new(Dialects::all()),
         responder: test_responder(sender),
         identity: Json::empty_object(),
+        shutdown: Shutdown::default(),
     }
 }
 
