@@ -22,9 +22,10 @@ async fn a_call_that_is_dropped_is_cancelled_on_both_sides_of_every_transport() 
         while recorder.points(ours::SERVER_ACTIVE_REQUESTS) != [(Default::default(), 1.0)] {
             // Polled, because over HTTP the request is sent while it is.
             let polled = std::future::poll_fn(|cx| {
-                std::task::Poll::Ready(std::pin::Pin::new(&mut call).poll(cx).is_pending())
+                std::task::Poll::Ready(std::pin::Pin::new(&mut call).poll(cx))
             });
-            assert!(polled.await, "{case}");
+            let polled = polled.await;
+            assert!(polled.is_pending(), "{case}: {polled:?}");
             tokio::task::yield_now().await;
         }
 

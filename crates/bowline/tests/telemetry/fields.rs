@@ -9,38 +9,59 @@ use bowline::layer::Next;
 use bowline::telemetry::names::attribute as names;
 use bowline::testing::matrix;
 use serde_json::json;
+use tracing::Subscriber;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::{Subscriber, with_default};
-use tracing::{Event, Metadata};
+use tracing::subscriber::with_default;
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::{Context, SubscriberExt as _};
 
 use super::server;
 
 /// Keeps the fields of all spans of the target `bowline::request`, with their name.
 #[derive(Clone, Default)]
-struct Spans(Arc<Mutex<Vec<(&'static str, BTreeMap<String, String>)>>>);
+struct Spans(Arc<Mutex<Collected>>);
 
-impl Subscriber for Spans {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_span() && metadata.target() == "bowline::request"
+#[derive(Default)]
+struct Collected {
+    all: Vec<SpanFields>,
+    /// The index of the last span with an id: ids are used again.
+    by_id: BTreeMap<u64, usize>,
+}
+
+type SpanFields = (&'static str, BTreeMap<String, String>);
+
+impl Spans {
+    /// Runs a future with this layer as the subscriber of its thread.
+    fn observe(&self, future: impl Future<Output = ()>) -> Vec<SpanFields> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let subscriber = tracing_subscriber::registry().with(self.clone());
+        with_default(subscriber, || runtime.block_on(future));
+        self.0.lock().unwrap().all.clone()
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Spans {
+    fn on_new_span(&self, span: &Attributes<'_>, id: &Id, _: Context<'_, S>) {
+        if span.metadata().target() == "bowline::request" {
+            let mut collected = self.0.lock().unwrap();
+            let index = collected.all.len();
+            collected.by_id.insert(id.into_u64(), index);
+            collected
+                .all
+                .push((span.metadata().name(), BTreeMap::new()));
+        }
     }
 
-    fn new_span(&self, span: &Attributes<'_>) -> Id {
-        let mut spans = self.0.lock().unwrap();
-        spans.push((span.metadata().name(), BTreeMap::new()));
-        Id::from_u64(spans.len() as u64)
+    fn on_record(&self, id: &Id, values: &Record<'_>, _: Context<'_, S>) {
+        let collected = &mut *self.0.lock().unwrap();
+        if let Some(&index) = collected.by_id.get(&id.into_u64()) {
+            values.record(&mut Fields(&mut collected.all[index].1));
+        }
     }
-
-    fn record(&self, span: &Id, values: &Record<'_>) {
-        let mut spans = self.0.lock().unwrap();
-        let index = usize::try_from(span.into_u64()).unwrap() - 1;
-        values.record(&mut Fields(&mut spans[index].1));
-    }
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn event(&self, _: &Event<'_>) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
 }
 
 struct Fields<'a>(&'a mut BTreeMap<String, String>);
@@ -58,23 +79,15 @@ impl Visit for Fields<'_> {
 #[test]
 fn a_request_has_a_span_with_its_fields_on_both_sides_of_every_transport() {
     for case in matrix() {
-        let spans = Spans::default();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        with_default(spans.clone(), || {
-            runtime.block_on(async {
-                let client = case.serve(&server()).connect.await.unwrap();
-                client
-                    .call_tool("add", json!({"a": 1, "b": 2}))
-                    .await
-                    .unwrap();
-                client.call_tool("missing", ()).await.unwrap_err();
-            });
+        let spans = Spans::default().observe(async {
+            let client = case.serve(&server()).connect.await.unwrap();
+            client
+                .call_tool("add", json!({"a": 1, "b": 2}))
+                .await
+                .unwrap();
+            client.call_tool("missing", ()).await.unwrap_err();
         });
 
-        let spans = spans.0.lock().unwrap();
         for name in ["mcp.client", "mcp.server"] {
             let call = |tool: &str| {
                 let is_call = |fields: &BTreeMap<String, String>| {
@@ -118,22 +131,15 @@ fn a_principal_that_a_layer_sets_is_recorded() {
             .run(request)
             .await
     }
-    let spans = Spans::default();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
-    with_default(spans.clone(), || {
-        runtime.block_on(async {
-            let server = server().layer(as_ada);
-            let client = bowline::Client::in_process(&server).await.unwrap();
-            client
-                .call_tool("add", json!({"a": 1, "b": 2}))
-                .await
-                .unwrap();
-        });
+    let spans = Spans::default().observe(async {
+        let server = server().layer(as_ada);
+        let client = bowline::Client::in_process(&server).await.unwrap();
+        client
+            .call_tool("add", json!({"a": 1, "b": 2}))
+            .await
+            .unwrap();
     });
 
-    let spans = spans.0.lock().unwrap();
     let handled = spans.iter().filter(|(name, _)| *name == "mcp.server");
     let principals = handled.map(|(_, fields)| fields.get(names::ENDUSER_ID).cloned());
     assert!(principals.clone().count() >= 1);

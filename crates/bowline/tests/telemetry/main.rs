@@ -25,6 +25,13 @@ fn server() -> Server {
         .tool(wait)
 }
 
+/// A form.
+#[derive(Debug, Deserialize, bowline::schemars::JsonSchema)]
+struct Name {
+    #[allow(dead_code, reason = "the tests decline")]
+    name: String,
+}
+
 #[derive(Deserialize, bowline::schemars::JsonSchema)]
 struct Add {
     a: i64,

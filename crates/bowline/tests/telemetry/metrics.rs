@@ -11,7 +11,7 @@ use opentelemetry::trace::SpanKind;
 use serde_json::json;
 
 use super::recorder::{Recorder, attribute};
-use super::server;
+use super::{Name, server};
 
 #[tokio::test]
 async fn only_legacy_connections_have_a_session_duration() {
@@ -61,7 +61,7 @@ async fn only_legacy_connections_have_a_session_duration() {
 async fn a_call_that_asks_for_input_has_two_legs() {
     let recorder = Recorder::new();
     async fn ask(cx: Context) -> Result<String, ToolError> {
-        let answer: Result<BTreeMap<String, String>, _> = cx.elicit("name", "Who are you?").await;
+        let answer: Result<Name, _> = cx.elicit("name", "Who are you?").await;
         Ok(answer.is_ok().to_string())
     }
     let server = Server::new("s", "1.0.0").tool(Tool::new("ask", ask));

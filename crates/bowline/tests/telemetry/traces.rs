@@ -1,7 +1,5 @@
 //! One trace through client and server, on every transport.
 
-use std::collections::BTreeMap;
-
 use bowline::client::Host;
 use bowline::exchange::Dialect;
 use bowline::telemetry::names::attribute as names;
@@ -18,7 +16,7 @@ use serde_json::json;
 use tower_service::Service as _;
 
 use super::recorder::{Recorder, attribute, attributes};
-use super::server;
+use super::{Name, server};
 
 #[tokio::test]
 async fn on_every_transport_the_span_of_the_client_is_the_parent_of_that_of_the_server() {
@@ -194,7 +192,7 @@ async fn the_span_of_the_http_request_becomes_a_link() {
 async fn a_request_of_a_server_to_its_client_is_inside_the_span_of_the_call() {
     let recorder = Recorder::new();
     async fn ask(cx: Context) -> Result<String, ToolError> {
-        let answer: BTreeMap<String, String> = cx.elicit("name", "Who are you?").await?;
+        let answer: Name = cx.elicit("name", "Who are you?").await?;
         Ok(format!("{answer:?}"))
     }
     let server = Server::new("s", "1.0.0").tool(Tool::new("ask", ask));
