@@ -4,8 +4,10 @@
 
 use std::time::Duration;
 
+use bowline::client::Host;
 use bowline::prelude::*;
 use bowline::testing::HandlerCounter;
+use bowline::types::{ElicitAction, ElicitResult};
 use bowline::{Error, wire};
 use bowline_bridge::{Bridge, Target};
 use serde_json::{Value, json};
@@ -35,6 +37,11 @@ fn bridge(handlers: &HandlerCounter) -> Bridge {
     }))
 }
 
+/// Declares that the client can be asked. The tests answer themselves.
+fn host() -> Host {
+    Host::new().elicitation(async |_| ElicitResult::new(ElicitAction::Cancel))
+}
+
 /// Calls the tool, or continues the call with an answer.
 async fn call(client: &Client, asked: Option<(&Value, &str)>) -> Result<Value, Error> {
     let mut params = json!({"name": "greet", "arguments": {}});
@@ -57,7 +64,6 @@ async fn finish_parked_call(client: &Client, bridge: &Bridge, shut_down: impl Fn
     shut_down();
 
     let mut refused = 0;
-    // The drain is noticed at the next turn of its tasks; a call before that would be one more that waits.
     for _ in 0..3 {
         let error = call(client, None).await.unwrap_err();
         assert_eq!(error.retry_after(), Some(Duration::from_secs(1)), "{error}");
@@ -84,7 +90,9 @@ async fn a_parked_call_finishes_while_a_bridge_over_http_drains() {
         format!("http://{}/mcp", bound.local_addr()),
     );
     let serving = tokio::spawn(bound.serve());
-    let client = Client::connect(&url).protocol_version("2026-07-28");
+    let client = Client::connect(&url)
+        .protocol_version("2026-07-28")
+        .host(host());
     let client = client.retry_unavailable(Duration::ZERO).await.unwrap();
 
     let refused = finish_parked_call(&client, &bridge, || service.shut_down(MINUTE)).await;
@@ -106,7 +114,9 @@ async fn a_parked_call_finishes_while_a_bridge_over_a_wire_drains() {
     let service = bridge.wire();
     let (near, far) = wire::memory();
     let serving = tokio::spawn(service.clone().serve(far));
-    let client = Client::from_wire(near).protocol_version("2026-07-28");
+    let client = Client::from_wire(near)
+        .protocol_version("2026-07-28")
+        .host(host());
     let client = client.await.unwrap();
 
     let refused = finish_parked_call(&client, &bridge, || service.shut_down(MINUTE)).await;
@@ -127,7 +137,9 @@ async fn a_parked_call_without_an_answer_ends_with_the_grace_period() {
     let service = bridge.wire();
     let (near, far) = wire::memory();
     let serving = tokio::spawn(service.clone().serve(far));
-    let client = Client::from_wire(near).protocol_version("2026-07-28");
+    let client = Client::from_wire(near)
+        .protocol_version("2026-07-28")
+        .host(host());
     let client = client.await.unwrap();
     call(&client, None).await.unwrap();
     let begun = tokio::time::Instant::now();

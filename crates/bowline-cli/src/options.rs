@@ -28,7 +28,7 @@ use crate::show::ShowOptions;
 use crate::tap::{GuardOptions, TapOptions};
 use crate::tasks::TasksOptions;
 use crate::telemetry::TelemetryOptions;
-use crate::values::parse_duration;
+use crate::values::parse_delay;
 use crate::watch::WatchOptions;
 
 /// A parsed command.
@@ -250,10 +250,10 @@ struct ServeOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
 pub(crate) struct DrainOptions {
     /// How long new requests are still taken after SIGTERM, until load balancers have noticed (HTTP only) [default: 5s].
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_delay)]
     pub(crate) drain_delay: Option<Duration>,
     /// How long running requests may go on after that [default: 20s].
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_delay)]
     pub(crate) grace: Option<Duration>,
 }
 

@@ -12,6 +12,8 @@
 mod backoff;
 mod callback;
 
+pub mod cluster;
+
 mod deprecation;
 
 mod error;
@@ -39,9 +41,6 @@ pub mod layer;
 )]
 mod limits;
 pub use limits::{Limit, LimitReached, Limits, Usage};
-
-mod once_store;
-pub use once_store::{MemoryOnceStore, OnceOutcome, OnceStore, OnceStoreError};
 
 mod random;
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::task::{self, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bowline::Result;
+use bowline::cluster::{Marks, MemoryMarks, Unavailable};
 use bowline::exchange::{BoxFuture, InsufficientScope, Principal};
 use bowline::http::server::is_preflight;
-use bowline::{MemoryOnceStore, OnceOutcome, OnceStore, Result};
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -71,7 +72,7 @@ struct ResourceServerState {
     implied: BTreeMap<String, BTreeSet<String>>,
     leeway: Duration,
     /// The DPoP proofs that were used.
-    once_store: Arc<dyn OnceStore>,
+    marks: Arc<dyn Marks>,
     proof_quota: Arc<ProofQuota>,
     /// The path prefix that an outer router removed.
     path_prefix: String,
@@ -107,7 +108,7 @@ impl ResourceServer {
             scopes: BTreeSet::new(),
             implied: BTreeMap::new(),
             leeway: LEEWAY,
-            once_store: Arc::new(MemoryOnceStore::new()),
+            marks: Arc::new(MemoryMarks::new()),
             proof_quota: Arc::new(ProofQuota::new(MAX_PROOFS_PER_KEY)),
             path_prefix: String::new(),
             nonces: None,
@@ -193,12 +194,13 @@ impl ResourceServer {
         self.with_state(|state| state.nonces = Some(NonceIssuer::new(key)))
     }
 
-    /// Sets the store for used DPoP proofs, each kept for about a minute and a half. Replicas must share a store, or a
-    /// proof can be replayed once at each. Defaults to [`MemoryOnceStore`], which holds 100,000 proofs.
+    /// Sets the marks of used DPoP proofs, each kept for about a minute and a half. Replicas must share them, or a proof
+    /// can be replayed once at each: pass [`Cluster::marks`](bowline::cluster::Cluster::marks). Defaults to
+    /// [`MemoryMarks`], which holds 100,000 proofs.
     ///
     /// If the store fails or is full, requests with proofs are refused with 503.
-    pub fn once_store(self, store: impl OnceStore) -> Self {
-        self.with_state(|state| state.once_store = Arc::new(store))
+    pub fn marks(self, marks: impl Marks) -> Self {
+        self.with_state(|state| state.marks = Arc::new(marks))
     }
 
     /// Limits the DPoP proofs that one key may use within three minutes; defaults to 10,000. Further requests get 429,
@@ -443,9 +445,15 @@ impl ResourceServerState {
             ));
         }
         let lifetime = Duration::from_secs(dpop::PROOF_LIFETIME);
-        match self.once_store.mark(&proof.mark, lifetime).await {
-            Ok(OnceOutcome::First) => Ok(()),
-            Ok(OnceOutcome::Again(_)) => Err(DenialReason::InvalidProof(
+        let setting = self
+            .marks
+            .set_if_absent(proof.mark.as_bytes(), b"", lifetime);
+        let set = tokio::time::timeout(MARKS_TIMEOUT, setting).await;
+        let set =
+            set.unwrap_or_else(|_| Err(Unavailable::timed_out("the marks", MARKS_TIMEOUT).into()));
+        match set {
+            Ok(None) => Ok(()),
+            Ok(Some(_)) => Err(DenialReason::InvalidProof(
                 "the proof was already used".to_owned(),
             )),
             Err(error) => {
@@ -540,5 +548,6 @@ impl<S> std::fmt::Debug for ResourceServerService<S> {
 }
 
 const LEEWAY: Duration = Duration::from_secs(30);
-/// How many proofs one key may use; [`MemoryOnceStore`] holds 100,000.
+const MARKS_TIMEOUT: Duration = Duration::from_secs(10);
+/// How many proofs one key may use; [`MemoryMarks`] holds 100,000.
 const MAX_PROOFS_PER_KEY: usize = 10_000;

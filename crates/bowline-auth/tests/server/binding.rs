@@ -91,8 +91,8 @@ async fn a_proof_is_accepted_once() {
 #[tokio::test]
 async fn replicas_that_share_a_mark_store_accept_a_proof_once() {
     let client = DpopClient::new();
-    let marks = std::sync::Arc::new(bowline::MemoryOnceStore::new());
-    let replica = || client.env.guard.clone().once_store(marks.clone());
+    let marks = std::sync::Arc::new(bowline::cluster::MemoryMarks::new());
+    let replica = || client.env.guard.clone().marks(marks.clone());
     let proof = client.proof("jti", "once");
     let send = async |guard: &ResourceServer| {
         let service = tower_layer::Layer::layer(guard, client.env.server.http());
@@ -140,8 +140,8 @@ async fn the_proof_quota_is_per_key() {
 #[tokio::test]
 async fn a_full_mark_store_refuses_proofs() {
     let mut client = DpopClient::new();
-    let marks = bowline::MemoryOnceStore::new().max_marks(1);
-    client.env.guard = client.env.guard.once_store(marks);
+    let marks = bowline::cluster::MemoryMarks::new().max_marks(1);
+    client.env.guard = client.env.guard.marks(marks);
 
     let first = client.call(&client.proof("jti", "1")).await;
     let second = client.call(&client.proof("jti", "2")).await;

@@ -40,6 +40,7 @@ mod tests;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bowline_types::{ErrorCode, Json, RequestId, RpcError};
@@ -304,6 +305,12 @@ impl Mux {
             events: VecDeque::with_capacity(1),
             ended: None,
         }
+    }
+
+    /// Puts a prefix and a dot before the number of each generated request id, for a peer that other engines send
+    /// requests to as well.
+    pub fn set_request_id_prefix(&mut self, prefix: impl Into<Arc<str>>) {
+        self.pending.set_request_id_prefix(prefix.into());
     }
 
     // --- commands from the application ---

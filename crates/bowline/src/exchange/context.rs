@@ -20,10 +20,7 @@ use super::{
 use crate::deprecation;
 use crate::signal::Signal;
 use crate::sync::{Mutex, MutexGuard};
-use crate::telemetry::{
-    self, CancelSource, Configured, ContextTelemetry, ObservedChannel, OtelSpan, Sender,
-    TransportKind,
-};
+use crate::telemetry::{self, CancelSource, Configured, ContextTelemetry, OtelSpan, TransportKind};
 
 /// The context of the current request: its caller, progress, logging, input from the client, cancellation. Cheap to
 /// clone.
@@ -135,6 +132,10 @@ impl Context {
     /// Sets the telemetry of the responder and the span of the request.
     pub(crate) fn set_telemetry(&mut self, configured: &Configured, span: &OtelSpan) {
         self.telemetry = ContextTelemetry::new(configured, span);
+    }
+
+    pub(super) fn telemetry(&self) -> &ContextTelemetry {
+        &self.telemetry
     }
 
     pub(crate) fn transport(&self) -> TransportKind {
@@ -435,9 +436,7 @@ impl Context {
     /// request is cancelled when its exchange is dropped, for example together with the handler.
     #[must_use]
     pub fn back_channel(&self) -> Option<Arc<dyn Channel>> {
-        let channel = self.shared.sink.back_channel()?;
-        let sender = Sender::new(self.telemetry.configured(), self.transport());
-        Some(Arc::new(ObservedChannel { channel, sender }))
+        self.telemetry.back_channel(&*self.shared.sink)
     }
 
     /// Waits until the request is cancelled, or the handler is stopped because it needs input from the client.

@@ -185,6 +185,9 @@ impl Driver {
                 WireEvent::Disconnected { error } => self.disconnected(error.as_ref()),
                 WireEvent::NotificationsMissed => self.notifications_missed(),
                 WireEvent::Reset => self.reset(),
+                WireEvent::ListenerAttached { is_after_gap } => {
+                    self.request_handlers.watch_lists(is_after_gap);
+                }
                 WireEvent::StreamLost { error } => self.peer.notification_hub().report_loss(error),
             }
         }

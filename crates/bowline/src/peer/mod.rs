@@ -18,7 +18,7 @@ mod notification_hub;
 pub(crate) use notification_hub::{ListenerEvent, NotificationHub, NotificationListener};
 
 mod request_handlers;
-pub(crate) use request_handlers::LocalRole;
+pub(crate) use request_handlers::{ListWatch, LocalRole};
 
 mod unread_queue;
 
@@ -170,6 +170,24 @@ impl Peer {
     /// Sends subscriptions to a legacy server even if it did not declare the capability for them.
     pub(crate) fn skip_capability_check(&self) {
         self.with(|state| state.legacy.skip_capability_check());
+    }
+
+    /// Puts a prefix before the number of each request id, for a peer that other engines send requests to as well.
+    #[allow(
+        dead_code,
+        reason = "only legacy clients over HTTP have several engines"
+    )]
+    pub(crate) fn set_request_id_prefix(&self, prefix: &str) {
+        self.with(|state| state.mux.set_request_id_prefix(prefix));
+    }
+
+    /// Returns the state of the connection, which handlers share.
+    #[allow(
+        dead_code,
+        reason = "only legacy clients over HTTP are resumed without it"
+    )]
+    pub(crate) fn connection_state(&self) -> &ConnectionState {
+        &self.shared.connection_state
     }
 
     /// Returns the dispatcher of notifications that belong to no call.

@@ -35,6 +35,7 @@ pub(crate) enum LocalRole {
         responder: Arc<dyn Responder>,
         /// The server's `Implementation`, encoded.
         identity: Json,
+        list_watch: ListWatch,
         shutdown: Shutdown,
     },
     /// A client; requests come from a server, in the legacy era only.
@@ -43,6 +44,17 @@ pub(crate) enum LocalRole {
         server: Arc<OnceLock<Arc<Caller>>>,
         host: Arc<dyn Responder>,
     },
+}
+
+/// When a server starts to watch its lists for a legacy client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(dead_code, reason = "only legacy clients over HTTP use the second")]
+pub(crate) enum ListWatch {
+    /// When the client has sent `notifications/initialized`.
+    #[default]
+    OnInitialized,
+    /// At [`WireEvent::ListenerAttached`](crate::wire::WireEvent): the handshake may have been with another process.
+    OnAttached,
 }
 
 /// The running handlers of the peer's requests.
@@ -260,18 +272,17 @@ impl RequestHandlers {
         let LocalRole::Server {
             admission,
             responder,
+            list_watch,
             ..
         } = &mut self.role
         else {
             return;
         };
         match admission.handle_notification(notification) {
-            NotificationAction::Initialized => {
-                if let Some((caller, responder)) = self.role.legacy_caller() {
-                    self.legacy_subscriptions
-                        .subscribe_lists(&self.peer, caller, responder);
-                }
+            NotificationAction::Initialized if *list_watch == ListWatch::OnInitialized => {
+                self.watch_lists(false);
             }
+            NotificationAction::Initialized => {}
             NotificationAction::Dispatch(caller) => {
                 let state = self.peer.shared.connection_state.clone();
                 let cx = NotifiedContext::new(caller).with_connection_state(state);
@@ -279,6 +290,14 @@ impl RequestHandlers {
                 deliver_notification(&**responder, notification, &cx, transport);
             }
             NotificationAction::Ignore => {}
+        }
+    }
+
+    /// Starts to send a legacy client notifications when a list changes. After a gap, sends all of them once.
+    pub(super) fn watch_lists(&mut self, is_after_gap: bool) {
+        if let Some((caller, responder)) = self.role.legacy_caller() {
+            self.legacy_subscriptions
+                .subscribe_lists(&self.peer, caller, responder, is_after_gap);
         }
     }
 
@@ -516,6 +535,7 @@ mod tests {
             admission: DuplexAdmission::new(Dialects::all()),
             responder: Arc::new(respond_empty),
             identity: Json::empty_object(),
+            list_watch: ListWatch::default(),
             shutdown: Shutdown::default(),
         }
     }
@@ -577,6 +597,7 @@ mod tests {
             admission: DuplexAdmission::new(Dialects::all()),
             responder: Arc::new(respond),
             identity: Json::empty_object(),
+            list_watch: ListWatch::default(),
             shutdown: Shutdown::default(),
         }
     }

@@ -112,6 +112,22 @@ impl Sealer {
         content: &[u8],
         lifetime: Duration,
     ) -> Result<String, SealError> {
+        let sealed = self.seal_bytes(purpose, bound, content, lifetime)?;
+        Ok(BASE64_URL_SAFE_NO_PAD.encode(sealed))
+    }
+
+    /// As [`seal`](Self::seal), without the encoding as text: for a message that may have any bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`seal`](Self::seal).
+    pub fn seal_bytes(
+        &self,
+        purpose: Purpose,
+        bound: impl AsRef<[u8]>,
+        content: &[u8],
+        lifetime: Duration,
+    ) -> Result<Vec<u8>, SealError> {
         let nonce: [u8; NONCE] = random::bytes().map_err(SealError::Failed)?;
         let expiry = self.now().saturating_add(lifetime.as_secs());
         let plaintext = [&expiry.to_be_bytes(), content].concat();
@@ -123,7 +139,7 @@ impl Sealer {
             .encryption_key()?
             .encrypt(XNonce::from_slice(&nonce), payload)
             .map_err(|_| SealError::Failed("failed to encrypt the content of a sealed text"))?;
-        Ok(BASE64_URL_SAFE_NO_PAD.encode([&[VERSION], &nonce[..], &ciphertext].concat()))
+        Ok([&[VERSION], &nonce[..], &ciphertext].concat())
     }
 
     /// Returns the content of `text`.
@@ -141,6 +157,20 @@ impl Sealer {
         let sealed = BASE64_URL_SAFE_NO_PAD
             .decode(text)
             .map_err(|_| SealError::Foreign)?;
+        self.open_bytes(purpose, bound, &sealed)
+    }
+
+    /// As [`open`](Self::open), for what [`seal_bytes`](Self::seal_bytes) returned.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_bytes(
+        &self,
+        purpose: Purpose,
+        bound: impl AsRef<[u8]>,
+        sealed: &[u8],
+    ) -> Result<Vec<u8>, SealError> {
         let Some((&[VERSION], sealed)) = sealed.split_first_chunk() else {
             return Err(SealError::Foreign);
         };

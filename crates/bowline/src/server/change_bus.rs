@@ -75,11 +75,11 @@ pub trait ChangeBus: Send + Sync + 'static {
 /// let admin = Server::new("admin", "1.0.0").change_bus(bus);
 /// ```
 #[derive(Clone, Debug)]
-pub struct LocalChangeBus(broadcast::Sender<Arc<QueuedChange>>);
+pub struct LocalChangeBus(broadcast::Sender<Option<Arc<QueuedChange>>>);
 
 /// A subscription to a [`ChangeBus`], returned by [`ChangeBus::subscribe`].
 #[derive(Debug)]
-pub struct ChangeReceiver(broadcast::Receiver<Arc<QueuedChange>>);
+pub struct ChangeReceiver(broadcast::Receiver<Option<Arc<QueuedChange>>>);
 
 /// A change in the queue of the bus. The URI is encoded once here, and not by each of possibly thousands of receivers.
 #[derive(Debug)]
@@ -131,11 +131,20 @@ impl ChangeBus for LocalChangeBus {
         if self.0.receiver_count() == 0 {
             return;
         }
-        let _ = self.0.send(Arc::new(QueuedChange::new(change)));
+        let _ = self.0.send(Some(Arc::new(QueuedChange::new(change))));
     }
 
     fn subscribe(&self) -> ChangeReceiver {
         ChangeReceiver(self.0.subscribe())
+    }
+}
+
+impl LocalChangeBus {
+    /// Publishes [`ChangeEvent::Lagged`]: changes were lost, and every list and resource may have changed. For a bus that
+    /// receives changes of other replicas, when its connection was broken.
+    pub fn publish_lagged(&self) {
+        // Fails if there is no receiver.
+        let _ = self.0.send(None);
     }
 }
 
@@ -161,7 +170,7 @@ impl ChangeReceiver {
     /// As [`next`](Self::next), without cloning the change; `Some(None)` if changes were lost.
     pub(super) async fn next_queued(&mut self) -> Option<Option<Arc<QueuedChange>>> {
         match self.0.recv().await {
-            Ok(queued) => Some(Some(queued)),
+            Ok(queued) => Some(queued),
             Err(RecvError::Lagged(_)) => Some(None),
             Err(RecvError::Closed) => None,
         }

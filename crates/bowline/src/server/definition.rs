@@ -22,6 +22,7 @@ use super::resource_list::ResourceList;
 use super::snapshot::ServerShared;
 use super::subscription_hooks::SubscriptionHook;
 use super::{Prompt, Resource, ResourceTemplate, Tool};
+use crate::cluster::Cluster;
 use crate::exchange::{Context, Extensions};
 use crate::layer::Layer;
 use crate::limits::{Account, LimitSemaphore, Limits};
@@ -66,6 +67,8 @@ pub(super) struct ServerDefinition {
     list_revision: u64,
     /// The bus for change notifications.
     pub(super) bus: Arc<dyn ChangeBus>,
+    /// The replicas that this server is one of.
+    pub(super) cluster: Option<Cluster>,
     /// The account that all peers of all transports are charged to.
     pub(super) account: Arc<Account>,
     /// Permits for running handlers.
@@ -133,6 +136,7 @@ impl ServerDefinition {
             list_cache: BTreeMap::new(),
             list_revision: 0,
             bus: Arc::new(LocalChangeBus::default()),
+            cluster: None,
             handlers: Arc::new(LimitSemaphore::for_handlers(&account)),
             blocking: Arc::new(LimitSemaphore::for_blocking(&account)),
             subscriptions: Arc::new(LimitSemaphore::for_subscriptions(&account)),

@@ -21,16 +21,16 @@ use bowline_core::{Outcome, shortened};
 use bowline_types::{CallToolResult, ContentBlock, ErrorCode, Json, RpcError};
 
 use super::request_state::{RequestStateKeys, StateBinding, StateError};
+use crate::cluster::{Marks, MemoryMarks};
 use crate::exchange::{BoxFuture, Context, DEFAULT_CLIENT_REQUEST_TIMEOUT, HandlerRun, OnceGuard};
 use crate::seal::Sealer;
-use crate::{MemoryOnceStore, OnceStore};
 
 /// The settings for input from clients.
 #[derive(Clone)]
 pub(super) struct InputOptions {
     pub(super) keys: RequestStateKeys,
-    /// Marks the effects of `Context::once`.
-    pub(super) once_store: Arc<dyn OnceStore>,
+    /// The effects of `Context::once` that were performed.
+    pub(super) marks: Arc<dyn Marks>,
     /// The maximum size of a state in bytes, before encryption.
     pub(super) state_limit: usize,
     /// The timeout of server-to-client requests (legacy protocol versions).
@@ -41,7 +41,7 @@ impl Default for InputOptions {
     fn default() -> Self {
         Self {
             keys: RequestStateKeys::random(),
-            once_store: Arc::new(MemoryOnceStore::new()),
+            marks: Arc::new(MemoryMarks::new()),
             state_limit: DEFAULT_MAX_STATE_BYTES,
             client_request_timeout: DEFAULT_CLIENT_REQUEST_TIMEOUT,
         }
@@ -72,7 +72,7 @@ pub(super) fn run_round<'a>(
         Ok(round) => round,
         Err(error) => return Box::pin(std::future::ready(Err(error))),
     };
-    let once = OnceGuard::of(&round, &options.once_store, options.keys.state_lifetime());
+    let once = OnceGuard::of(&round, &options.marks, options.keys.state_lifetime());
     let input = Arc::new(HandlerRun::with_round(round, once));
     let cx = cx.with_input(input.clone());
     Box::pin(RoundFuture {

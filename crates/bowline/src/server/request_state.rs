@@ -90,6 +90,11 @@ impl RequestStateKeys {
         self
     }
 
+    /// Replaces the keys, and keeps the lifetime.
+    pub(super) fn set_sealer(&mut self, sealer: Sealer) {
+        self.sealer = sealer;
+    }
+
     pub(super) fn seal(
         &self,
         state: &[u8],

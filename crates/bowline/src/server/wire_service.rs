@@ -10,7 +10,7 @@ use crate::Result;
 use crate::exchange::{BoxFuture, Responder};
 use crate::exit_signals::{SignalHandling, serve_until_signal};
 use crate::limits::{Account, Limits, Usage};
-use crate::peer::{LocalRole, Peer};
+use crate::peer::{ListWatch, LocalRole, Peer};
 use crate::shutdown::{DrainReport, Shutdown};
 use crate::telemetry::Configured;
 use crate::wire::{self, Wire};
@@ -174,6 +174,7 @@ impl WireService {
             admission: DuplexAdmission::new(self.served.clone()),
             identity: self.identity.clone(),
             responder: self.responder.clone(),
+            list_watch: ListWatch::OnInitialized,
             shutdown: self.shutdown.clone(),
         };
         Configured::of(&*self.responder).watch(&self.account, &self.shutdown);

@@ -31,7 +31,7 @@ mod operation;
 pub(crate) use operation::{Operation, ServerAddress};
 
 mod sent;
-pub(crate) use sent::{ObservedChannel, Sender};
+pub(crate) use sent::Sender;
 
 mod transport_kind;
 pub use transport_kind::TransportKind;

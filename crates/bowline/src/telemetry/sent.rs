@@ -12,8 +12,10 @@ use tracing::field::display;
 
 use super::handled::{Observed, client_span, record_operation};
 use super::names::attribute;
-use super::{Configured, Ending, Operation, ServerAddress, TransportKind};
-use crate::exchange::{Answer, CallOptions, Channel, Exchange, ExchangeEvent, PollExchange};
+use super::{Configured, ContextTelemetry, Ending, Operation, ServerAddress, TransportKind};
+use crate::exchange::{
+    Answer, CallOptions, Channel, Exchange, ExchangeEvent, NotificationSink, PollExchange,
+};
 
 /// Opens exchanges inside spans, for one connection.
 #[derive(Clone, Default)]
@@ -115,10 +117,19 @@ impl Sender {
     }
 }
 
-/// A channel whose exchanges have spans: the requests of a server to its client.
-pub(crate) struct ObservedChannel {
-    pub(crate) channel: Arc<dyn Channel>,
-    pub(crate) sender: Sender,
+impl ContextTelemetry {
+    /// Returns the channel for requests of a server to its client, with spans.
+    pub(crate) fn back_channel(&self, sink: &dyn NotificationSink) -> Option<Arc<dyn Channel>> {
+        let channel = sink.back_channel()?;
+        let sender = Sender::new(self.configured(), sink.transport());
+        Some(Arc::new(ObservedChannel { channel, sender }))
+    }
+}
+
+/// A channel whose exchanges have spans.
+struct ObservedChannel {
+    channel: Arc<dyn Channel>,
+    sender: Sender,
 }
 
 impl Channel for ObservedChannel {

@@ -42,11 +42,18 @@
 //! # Ok(()) }
 //! ```
 //!
+//! # Testing an engine of a cluster
+//!
+//! [`cluster_laws`] are tests for implementations of [`ReplicaMessages`](crate::cluster::ReplicaMessages) and
+//! [`Marks`](crate::cluster::Marks). A [`TcpProxy`] between an engine and its server fails as a network does.
+//!
 //! # Testing what is sent and what is left
 //!
 //! [`RecordingWire`] and [`RecordingSocket`] record the messages of both directions, [`HandlerCounter`] counts how
 //! handlers end, and [`ResourceCounts`] detects leaked tasks, file descriptors and child processes.
 #![allow(clippy::panic, reason = "failed expectations panic like `assert!`")]
+
+pub mod cluster_laws;
 
 mod handler_counter;
 pub use handler_counter::{HandlerCounter, HandlerCounts};
@@ -68,6 +75,9 @@ pub use resource_counts::{ResourceCounts, eventually};
 
 mod scripted_peer;
 pub use scripted_peer::{ExpectedRequest, ScriptedPeer, scripted_client, scripted_peer};
+
+mod tcp_proxy;
+pub use tcp_proxy::TcpProxy;
 
 mod wire_record;
 pub use wire_record::{Direction, RecordedEvent, RecordedFrame, WireRecord, summarize};

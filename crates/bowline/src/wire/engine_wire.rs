@@ -84,6 +84,12 @@ pub(crate) enum WireEvent {
     /// The peer was restarted or lost the state of this wire: its own requests, subscriptions and the log level.
     /// The wire stays open, and requests of this side are not affected.
     Reset,
+    /// The client can now receive notifications that belong to no request; on a server whose role watches the lists for
+    /// such a client only.
+    ListenerAttached {
+        /// Whether the client may have missed notifications.
+        is_after_gap: bool,
+    },
     /// Notifications that belong to no request are no longer received, until a [`WireEvent::Reset`]. Requests work.
     StreamLost { error: Error },
 }

@@ -3,12 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline::exchange::BoxFuture;
+use bowline::cluster::{MarkError, MarkFuture, Marks, MemoryMarks};
 use bowline::types::ErrorCode;
-use bowline::{
-    Client, Context, Error, MemoryOnceStore, OnceOutcome, OnceStore, OnceStoreError, Server, Tool,
-    ToolError,
-};
+use bowline::{Client, Context, Error, Server, Tool, ToolError};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
@@ -141,32 +138,60 @@ async fn a_reused_state_is_refused_if_its_effect_failed_or_runs_or_was_cancelled
     assert_eq!(*charged.borrow(), 2);
 }
 
-/// A store that keeps marks and no outputs.
-struct MarkOnlyStore(MemoryOnceStore);
+/// What a [`TestMarks`] does.
+#[derive(Clone, Copy, PartialEq)]
+enum MarksBehavior {
+    /// Keeps marks and no outputs.
+    RefuseToReplace,
+    NeverRespond,
+}
 
-impl OnceStore for MarkOnlyStore {
-    fn mark<'a>(
+struct TestMarks(MemoryMarks, MarksBehavior);
+
+impl Marks for TestMarks {
+    fn set_if_absent<'a>(
         &'a self,
-        key: &'a str,
+        key: &'a [u8],
+        value: &'a [u8],
         lifetime: Duration,
-    ) -> BoxFuture<'a, Result<OnceOutcome, OnceStoreError>> {
-        assert!(key.len() <= 256 && key.bytes().all(|byte| (32..127).contains(&byte)));
-        self.0.mark(key, lifetime)
+    ) -> MarkFuture<'a, Option<Bytes>> {
+        assert!(key.len() <= 512 && key.iter().all(|byte| (32..127).contains(byte)));
+        match self.1 {
+            MarksBehavior::RefuseToReplace => self.0.set_if_absent(key, value, lifetime),
+            MarksBehavior::NeverRespond => Box::pin(std::future::pending()),
+        }
     }
 
-    fn store_value<'a>(
+    fn set<'a>(&'a self, _: &'a [u8], _: &'a [u8], _: Duration) -> MarkFuture<'a, ()> {
+        Box::pin(async { Err(MarkError::Full) })
+    }
+
+    fn replace<'a>(
         &'a self,
-        _: &'a str,
-        _: Bytes,
-    ) -> BoxFuture<'a, Result<(), OnceStoreError>> {
-        Box::pin(async { Err(OnceStoreError::Full) })
+        _: &'a [u8],
+        _: &'a [u8],
+        _: &'a [u8],
+        _: Duration,
+    ) -> MarkFuture<'a, bool> {
+        Box::pin(async { Err(MarkError::Full) })
+    }
+
+    fn read<'a>(&'a self, _: &'a [u8]) -> MarkFuture<'a, Option<Bytes>> {
+        Box::pin(async { Err(MarkError::Full) })
+    }
+
+    fn remove<'a>(&'a self, _: &'a [u8], _: &'a [u8]) -> MarkFuture<'a, bool> {
+        Box::pin(async { Err(MarkError::Full) })
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_output_that_cannot_be_stored_fails_only_a_reused_state() {
     let charged = Charged::default();
-    let server = shop(&charged, &open_gate()).once_store(MarkOnlyStore(MemoryOnceStore::new()));
+    let server = shop(&charged, &open_gate()).marks(TestMarks(
+        MemoryMarks::new(),
+        MarksBehavior::RefuseToReplace,
+    ));
     let (client, state) = first_round(&server).await;
 
     let next = answer(&client, "sure", "yes", &state).await.unwrap();
@@ -177,35 +202,14 @@ async fn an_output_that_cannot_be_stored_fails_only_a_reused_state() {
     assert!(is_already_used(&again), "{again}");
 }
 
-/// A store that never answers.
-struct PendingStore;
-
-impl OnceStore for PendingStore {
-    fn mark<'a>(
-        &'a self,
-        _: &'a str,
-        _: Duration,
-    ) -> BoxFuture<'a, Result<OnceOutcome, OnceStoreError>> {
-        Box::pin(std::future::pending())
-    }
-
-    fn store_value<'a>(
-        &'a self,
-        _: &'a str,
-        _: Bytes,
-    ) -> BoxFuture<'a, Result<(), OnceStoreError>> {
-        Box::pin(std::future::pending())
-    }
-}
-
 #[tokio::test(start_paused = true)]
-async fn an_effect_is_not_performed_if_the_store_does_not_answer() {
+async fn an_effect_is_not_performed_if_its_mark_cannot_be_set() {
     for marks in [
-        Arc::new(MemoryOnceStore::new().max_marks(0)) as Arc<dyn OnceStore>,
-        Arc::new(PendingStore),
+        Arc::new(MemoryMarks::new().max_marks(0)) as Arc<dyn Marks>,
+        Arc::new(TestMarks(MemoryMarks::new(), MarksBehavior::NeverRespond)),
     ] {
         let charged = Charged::default();
-        let (client, state) = first_round(&shop(&charged, &open_gate()).once_store(marks)).await;
+        let (client, state) = first_round(&shop(&charged, &open_gate()).marks(marks)).await;
 
         let text = answer(&client, "sure", "yes", &state).await.unwrap();
 
@@ -220,10 +224,10 @@ async fn an_effect_is_not_performed_if_the_store_does_not_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replicas_that_share_a_store_perform_an_effect_once() {
-    let (charged, marks) = (Charged::default(), Arc::new(MemoryOnceStore::new()));
+async fn replicas_that_share_marks_perform_an_effect_once() {
+    let (charged, marks) = (Charged::default(), Arc::new(MemoryMarks::new()));
     let replica = || {
-        let server = shop(&charged, &open_gate()).once_store(marks.clone());
+        let server = shop(&charged, &open_gate()).marks(marks.clone());
         server.request_state_keys([7; 32])
     };
     let (one, state) = first_round(&replica()).await;

@@ -18,6 +18,7 @@ pub(crate) struct Recorder {
     pub(crate) tracers: SdkTracerProvider,
     metrics: InMemoryMetricExporter,
     meters: SdkMeterProvider,
+    telemetry: Telemetry,
 }
 
 /// The attributes of a point of a metric, and its number or sum.
@@ -28,23 +29,26 @@ impl Recorder {
         let spans = InMemorySpanExporter::default();
         let metrics = InMemoryMetricExporter::default();
         let reader = PeriodicReader::builder(metrics.clone()).build();
+        let tracers = SdkTracerProvider::builder()
+            .with_simple_exporter(spans.clone())
+            .build();
+        let meters = SdkMeterProvider::builder().with_reader(reader).build();
+        let propagator = TextMapCompositePropagator::new(vec![
+            Box::new(TraceContextPropagator::new()),
+            Box::new(BaggagePropagator::new()),
+        ]);
+        let telemetry = Telemetry::with_providers(&tracers, &meters).propagator(propagator);
         Self {
-            tracers: SdkTracerProvider::builder()
-                .with_simple_exporter(spans.clone())
-                .build(),
             spans,
-            meters: SdkMeterProvider::builder().with_reader(reader).build(),
+            tracers,
             metrics,
+            meters,
+            telemetry,
         }
     }
 
     pub(crate) fn telemetry(&self) -> Telemetry {
-        Telemetry::with_providers(&self.tracers, &self.meters).propagator(
-            TextMapCompositePropagator::new(vec![
-                Box::new(TraceContextPropagator::new()),
-                Box::new(BaggagePropagator::new()),
-            ]),
-        )
+        self.telemetry.clone()
     }
 
     pub(crate) fn spans(&self) -> Vec<SpanData> {

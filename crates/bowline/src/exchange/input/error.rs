@@ -5,7 +5,8 @@ use bowline_core::input::{KeyReused, MissingCapability};
 use bowline_types::{ErrorCode, RpcError};
 
 use super::FormTypeError;
-use crate::{Error, OnceStoreError};
+use crate::Error;
+use crate::cluster::MarkError;
 
 /// The error of requesting input from the client.
 ///
@@ -64,10 +65,10 @@ pub enum InputError {
     /// stored.
     #[error("the request state was already used; start again without it")]
     StateReused,
-    /// The [`OnceStore`](crate::OnceStore) failed, so it is unknown whether an effect of
+    /// The [`Marks`](crate::cluster::Marks) failed, so it is unknown whether an effect of
     /// [`Context::once`](crate::Context::once) was performed.
     #[error("failed to check whether the effect was already performed")]
-    OnceStore(#[source] OnceStoreError),
+    Marks(#[source] MarkError),
     /// An [`InputSource`](super::InputSource) failed to store or to read a value, an effect or an input request.
     #[error("failed to store or to read the state of the handler")]
     Source(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -113,7 +114,7 @@ impl InputError {
             Self::RequestEnded => ErrorCode::REQUEST_CANCELLED,
             Self::Unavailable { .. }
             | Self::Failed { .. }
-            | Self::OnceStore(_)
+            | Self::Marks(_)
             | Self::Source(_)
             | Self::FormType(_)
             | Self::Misuse { .. } => ErrorCode::INTERNAL_ERROR,

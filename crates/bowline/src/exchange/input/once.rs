@@ -12,16 +12,15 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bowline_core::input::ServerRound;
 use bowline_types::Json;
-use bytes::Bytes;
 
 use super::InputError;
+use crate::cluster::{MarkError, MarkFuture, Marks, Unavailable};
 use crate::random;
-use crate::{OnceOutcome, OnceStore, OnceStoreError};
 
-/// The lineage of a request, a random id that all its rounds share, and the store of its marks.
+/// The lineage of a request, a random id that all its rounds share, and the marks of its effects.
 pub(crate) struct OnceGuard {
     lineage: String,
-    store: Arc<dyn OnceStore>,
+    marks: Arc<dyn Marks>,
     lifetime: Duration,
 }
 
@@ -37,13 +36,13 @@ impl OnceGuard {
     /// Returns `None` for a first round, which has no `requestState` to replay. `lifetime` is that of a `requestState`.
     pub(crate) fn of(
         round: &ServerRound,
-        store: &Arc<dyn OnceStore>,
+        marks: &Arc<dyn Marks>,
         lifetime: Duration,
     ) -> Option<Self> {
         let lineage: String = round.recall(LINEAGE)?.decode().ok()?;
         Some(Self {
             lineage,
-            store: store.clone(),
+            marks: marks.clone(),
             // The mark must outlive the `requestState`, which a replica whose clock is slow accepts for longer.
             lifetime: lifetime.saturating_add(SKEW),
         })
@@ -61,25 +60,30 @@ impl OnceGuard {
     /// Claims an effect, unless another round with the same `requestState` has claimed it.
     pub(super) async fn claim(&self, key: &str) -> Result<ClaimOutcome, InputError> {
         let mark = self.mark(key);
-        match with_store_timeout(self.store.mark(&mark, self.lifetime)).await {
-            Ok(OnceOutcome::First) => Ok(ClaimOutcome::First),
-            Ok(OnceOutcome::Again(Some(output))) => {
-                let output = String::from_utf8(output.into());
-                let output = output.ok().and_then(|text| Json::parse(text).ok());
+        let setting = self
+            .marks
+            .set_if_absent(mark.as_bytes(), PENDING, self.lifetime);
+        match with_timeout(setting).await {
+            Ok(None) => Ok(ClaimOutcome::First),
+            Ok(Some(stored)) => {
+                let output = stored.strip_prefix(PERFORMED).map(<[u8]>::to_vec);
+                let output = output.and_then(|output| String::from_utf8(output).ok());
+                let output = output.and_then(|text| Json::parse(text).ok());
                 output
                     .map(ClaimOutcome::Done)
                     .ok_or(InputError::StateReused)
             }
-            Ok(OnceOutcome::Again(None)) => Err(InputError::StateReused),
-            Err(error) => Err(InputError::OnceStore(error)),
+            Err(error) => Err(InputError::Marks(error)),
         }
     }
 
     /// Stores the output of a claimed effect, for replays of the same state.
     pub(super) async fn store_output(&self, key: &str, output: &Json) {
-        let output = Bytes::copy_from_slice(output.as_bytes());
-        let mark = self.mark(key);
-        if let Err(error) = with_store_timeout(self.store.store_value(&mark, output)).await {
+        let (mark, output) = (self.mark(key), [PERFORMED, output.as_bytes()].concat());
+        let replacing = self
+            .marks
+            .replace(mark.as_bytes(), PENDING, &output, self.lifetime);
+        if let Err(error) = with_timeout(replacing).await {
             // The effect was performed, so this round continues; a replay will be refused.
             tracing::warn!(%error, "failed to store the output of an effect");
         }
@@ -93,17 +97,16 @@ impl OnceGuard {
     }
 }
 
-async fn with_store_timeout<T>(
-    access: impl Future<Output = Result<T, OnceStoreError>>,
-) -> Result<T, OnceStoreError> {
-    let accessed = tokio::time::timeout(STORE_TIMEOUT, access).await;
-    accessed.unwrap_or_else(|_| {
-        let source = format!("no response within {STORE_TIMEOUT:?}").into();
-        Err(OnceStoreError::Unavailable { source })
-    })
+async fn with_timeout<T>(access: MarkFuture<'_, T>) -> Result<T, MarkError> {
+    let accessed = tokio::time::timeout(MARKS_TIMEOUT, access).await;
+    accessed.unwrap_or_else(|_| Err(Unavailable::timed_out("the marks", MARKS_TIMEOUT).into()))
 }
 
 /// The key of the lineage among the stored values of a round; keys of `Context::once` have a prefix.
 const LINEAGE: &str = "lineage";
 const SKEW: Duration = Duration::from_secs(5 * 60);
-const STORE_TIMEOUT: Duration = Duration::from_secs(10);
+const MARKS_TIMEOUT: Duration = Duration::from_secs(10);
+/// The value of the mark of an effect that is being performed, or whose output was not stored.
+const PENDING: &[u8] = b"0";
+/// The first byte of the value of a performed effect, before its output.
+const PERFORMED: &[u8] = b"1";

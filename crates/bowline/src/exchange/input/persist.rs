@@ -66,9 +66,9 @@ impl Context {
     /// within the handler, in at most 128 bytes.
     ///
     /// A client can send the same `requestState` more than once, on purpose or because a response was lost. So a
-    /// [mark](crate::OnceStore) is set before `future` runs, and a replay gets the output that was stored with the
+    /// [mark](crate::cluster::Marks) is set before `future` runs, and a replay gets the output that was stored with the
     /// mark. If no output is stored, because `future` failed, was dropped or is still running, the replay fails with
-    /// `-32602`. Replicas must share one store; see [`Server::once_store`](crate::Server::once_store).
+    /// `-32602`. Replicas must share their marks; see [`Server::marks`](crate::Server::marks).
     ///
     /// Request input before or after `once`, not concurrently with it: an input request ends the round and drops
     /// `future`, and the next round is then refused.
@@ -76,7 +76,7 @@ impl Context {
     /// # Errors
     ///
     /// If the output cannot be serialized, a stored one does not have this type, the state was used before and no
-    /// output was stored, or the [`OnceStore`](crate::OnceStore) fails.
+    /// output was stored, or the [`Marks`](crate::cluster::Marks) fail.
     ///
     /// # Cancel safety
     ///
@@ -233,6 +233,6 @@ fn decode<T: DeserializeOwned>(value: &Json) -> Result<T, InputError> {
 
 /// The key of [`Context::remember`].
 const VALUE: &str = "value";
-/// The maximum length of a key. It fits into a key of [`OnceStore`](crate::OnceStore) after base64 encoding, together
+/// The maximum length of a key. It fits into a key of [`Marks`](crate::cluster::Marks) after base64 encoding, together
 /// with a lineage and a number.
 const MAX_KEY: usize = 128;

@@ -63,6 +63,7 @@ use http_body::Body;
 use tokio::time::Instant;
 
 use super::legacy::{self, Legacy};
+use crate::cluster::Cluster;
 use crate::exchange::{
     BoxFuture, Caller, Notification, NotifiedContext, Params, Principal, Responder,
 };
@@ -121,6 +122,12 @@ pub(crate) struct ServiceState {
     pub(crate) stream_after: Duration,
     pub(crate) keep_alive: Duration,
     pub(crate) legacy: Legacy,
+    /// The replicas that this service is one of.
+    #[cfg_attr(
+        not(feature = "legacy"),
+        allow(dead_code, reason = "used for legacy clients only")
+    )]
+    pub(crate) cluster: Option<Cluster>,
 }
 
 impl HttpService {
@@ -167,6 +174,7 @@ impl HttpService {
             stream_after: STREAM_AFTER,
             keep_alive: KEEP_ALIVE,
             legacy: Legacy::default(),
+            cluster: None,
         };
         let service = Self {
             state: Arc::new(state),
@@ -255,6 +263,16 @@ impl HttpService {
     /// ```
     pub fn keep_alive(self, interval: Duration) -> Self {
         self.modify(|state| state.keep_alive = interval)
+    }
+
+    /// Makes this service one of several replicas, so that each serves the clients of the others.
+    /// [`Server::http`](crate::Server::http) sets the [cluster of its server](crate::Server::cluster).
+    ///
+    /// Only legacy clients need it here: cancels, the answers to requests of the server, subscriptions and interrupted
+    /// streams reach the replica that they concern.
+    pub fn cluster(self, cluster: impl Into<Cluster>) -> Self {
+        let cluster = cluster.into();
+        self.modify(|state| state.cluster = Some(cluster))
     }
 
     /// Sets for how long a [drain](Self::drain) still takes new requests; see
@@ -387,9 +405,7 @@ where
                     },
                     Err(refused) => Err(refused),
                 },
-                Ok(AdmittedHead::LegacyMethod) => {
-                    legacy::answer_verb(&state, &head).map(ResponseFuture::Ready)
-                }
+                Ok(AdmittedHead::LegacyMethod) => legacy::answer_verb(&state, head),
                 Ok(AdmittedHead::Preflight) => Ok(ResponseFuture::Ready(cors::preflight(&head))),
                 Err(refused) => Err(refused),
             };
@@ -467,7 +483,7 @@ impl ServiceState {
     ) -> Result<ResponseFuture, HttpRejection> {
         // Before `admit`: all POSTs to the message endpoint of HTTP+SSE are legacy, even a modern probe.
         if let Some(endpoint) = legacy::message_endpoint(self, &head) {
-            return legacy::answer_message_endpoint(self, &endpoint, head, accepts, body, charge);
+            return legacy::answer_message_endpoint(self, endpoint, head, accepts, body, charge);
         }
         let (headers, catalog) = (&head.headers, &*self.catalog);
         match admit(headers, body, &self.served, &self.caller_cache, catalog)? {
@@ -515,12 +531,20 @@ impl ServiceState {
             }
         };
         let idle = async {
+            let mut refused = 0;
             loop {
                 without_requests().await;
-                if self.responder.open_calls() == 0 {
+                let now_refused = self.shutdown.report().refused;
+                if now_refused > refused {
+                    // Requests still arrive. They are answered as long as they do: a connection that is closed with a
+                    // request on its way loses it.
+                    refused = now_refused;
+                    tokio::time::sleep(QUIET_TIME).await;
+                } else if self.responder.open_calls() > 0 {
+                    tokio::time::sleep(IDLE_CHECK).await;
+                } else {
                     return;
                 }
-                tokio::time::sleep(IDLE_CHECK).await;
             }
         };
         self.shutdown.refusing().await;
@@ -605,6 +629,8 @@ const STREAM_AFTER: Duration = Duration::from_millis(250);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How long requests may take to end after the grace period; some are only signalled.
 const CANCEL_TIME: Duration = Duration::from_secs(1);
+/// How long no request must have been refused before a server that drains ends.
+const QUIET_TIME: Duration = Duration::from_millis(250);
 /// How often a server that drains looks whether requests are running.
 const IDLE_CHECK: Duration = Duration::from_millis(10);
 /// Estimated memory of a request: its futures, its context, its table entries.

@@ -98,11 +98,14 @@ impl Telemetry {
     /// that are set later have no effect.
     #[must_use]
     pub fn new() -> Self {
-        let tracer = global::tracer_with_scope(scope());
-        Self::from_parts(tracer, &global::meter_with_scope(scope()))
+        let provider = global::meter_provider();
+        let meter = provider.meter_with_scope(scope());
+        let shared = Shared::of_global(&provider, &meter);
+        Self::from_parts(global::tracer_with_scope(scope()), &meter, shared)
     }
 
-    /// Creates telemetry with these providers instead of the global ones.
+    /// Creates telemetry with these providers instead of the global ones. Create one and clone it: the values that are
+    /// observed, such as active requests, would be reported twice by two.
     ///
     /// # Examples
     ///
@@ -122,13 +125,12 @@ impl Telemetry {
         T: Tracer<Span: Span + Send + Sync + 'static> + Send + Sync + 'static,
     {
         let tracer = BoxedTracer::new(tracers.boxed_tracer(scope()));
-        Self::from_parts(tracer, &meters.meter_with_scope(scope()))
+        let meter = meters.meter_with_scope(scope());
+        let shared = Shared::observed(&meter);
+        Self::from_parts(tracer, &meter, shared)
     }
 
-    fn from_parts(tracer: BoxedTracer, meter: &Meter) -> Self {
-        let shared = Arc::new(Shared::default());
-        usage::observe(meter, &shared);
-        drain::observe(meter, &shared);
+    fn from_parts(tracer: BoxedTracer, meter: &Meter, shared: Arc<Shared>) -> Self {
         Self {
             inner: Arc::new(TelemetryInner {
                 tracer,
@@ -173,6 +175,34 @@ impl Telemetry {
         }
     }
 }
+
+impl Shared {
+    /// Returns the counts of all telemetry with this global provider. They are observed once: a second callback of the
+    /// same instrument would replace the values of the first.
+    fn of_global(provider: &GlobalMeterProvider, meter: &Meter) -> Arc<Self> {
+        static LAST: Mutex<Option<(GlobalMeterProvider, Arc<Shared>)>> = Mutex::new(None);
+        let mut last = LAST.lock();
+        if let Some((known, shared)) = &*last
+            && Arc::ptr_eq(known, provider)
+        {
+            return shared.clone();
+        }
+        let shared = Self::observed(meter);
+        *last = Some((provider.clone(), shared.clone()));
+        shared
+    }
+
+    /// Creates counts, and the instruments that read them when metrics are collected.
+    fn observed(meter: &Meter) -> Arc<Self> {
+        let shared = Arc::new(Self::default());
+        usage::observe(meter, &shared);
+        drain::observe(meter, &shared);
+        shared
+    }
+}
+
+/// The type of `opentelemetry::global::meter_provider`.
+type GlobalMeterProvider = Arc<dyn MeterProvider + Send + Sync>;
 
 impl Default for Telemetry {
     fn default() -> Self {
