@@ -300,7 +300,7 @@ handler calls a tool of a server of the Python SDK. All four send their spans to
 | call | the result comes from the Python server |
 | trace | the spans of the call have one trace id, that of the span in which the client calls |
 | parents | each of the six spans is a child of the one before: Python client, bridge (twice), relay (twice), Python server |
-| names | the spans are called `tools/call relay`, but for that of the Python client, and all have `mcp.method.name` |
+| names | the spans are called `tools/call relay`, but for `MCP send tools/call relay` of the Python client |
 ";
 
 const REAL_INTRODUCTION_START: &str = "\n## Published programs\n";
