@@ -69,8 +69,9 @@ async fn drop_while_it_runs(client: &Client) {
     while counts().await.1 == cancelled {}
 }
 
-/// Runs tasks that complete and fail, and a call that asks for input, and exports the metrics of this process.
-pub(crate) async fn in_process(otlp: &str) {
+/// Runs tasks that complete and fail, a call that asks for input, and a legacy client of `url`, and exports the metrics of
+/// this process.
+pub(crate) async fn in_process(otlp: &str, url: &str) {
     let exporters = Exporters::otlp(otlp, "test").await.unwrap();
     let server = Server::new("tasks", "1.0.0")
         .telemetry(exporters.telemetry())
@@ -90,6 +91,9 @@ pub(crate) async fn in_process(otlp: &str) {
     let greeted = client.call_tool("greet", json!({})).await;
     assert_eq!(greeted.unwrap().text(), "Hello, Ada!");
     client.close().await.unwrap();
+    let legacy = Client::connect(url).protocol_version("2025-11-25");
+    let legacy = legacy.telemetry(exporters.telemetry()).await.unwrap();
+    legacy.close().await.unwrap();
     exporters.shut_down().await;
 }
 

@@ -32,7 +32,7 @@ async fn dashboard_and_rules_use_only_names_that_are_exported() {
     let bridge = ObservedProcess::bridge(&receiver.endpoint(), &server.url).await;
     load::on_server(&server.url).await;
     load::on_bridge(&bridge.url).await;
-    load::in_process(&receiver.endpoint()).await;
+    load::in_process(&receiver.endpoint(), &server.url).await;
     let mut scraped = Exported::default();
     for process in [&server, &bridge] {
         scraped.add_text(&process.scrape().await);
@@ -46,6 +46,7 @@ async fn dashboard_and_rules_use_only_names_that_are_exported() {
     let only_here = [
         "bowline_server_task_duration_seconds",
         "bowline_client_call_legs",
+        "mcp_client_session_duration_seconds",
     ];
     let of_processes = |name: &&String| {
         name.as_str() != "target_info" && !only_here.iter().any(|it| name.starts_with(it))
