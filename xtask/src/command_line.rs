@@ -143,7 +143,8 @@ impl Command {
             "interop" if rest.is_empty() => Ok(Self::Interop(interop::Peers::Sdks)),
             "interop" if rest == ["--real"] => Ok(Self::Interop(interop::Peers::Real)),
             "interop" if rest == ["--mock"] => Ok(Self::Interop(interop::Peers::Mocked)),
-            "interop" => Err("`interop` takes only `--mock` or `--real`".to_owned()),
+            "interop" if rest == ["--trace"] => Ok(Self::Interop(interop::Peers::Traced)),
+            "interop" => Err("`interop` takes only `--mock`, `--real` or `--trace`".to_owned()),
             "fuzz" => parse_fuzz(rest),
             other => Err(format!("unknown command `{other}`")),
         }
@@ -205,6 +206,7 @@ Usage: cargo xtask <command>
         [--lease-ms N]
   interop                            other SDKs, as servers and as clients (npm and Python)
   interop --mock                     only a recording of two SDKs, served to their clients
+  interop --trace                    only one trace through SDKs, bridge and server
   interop --real                     published programs, unmodified (npm, Python and git)
   fuzz TARGET [--seconds N]          random input for one decoder (nightly and cargo-fuzz)
                                      targets: json, message, sse, headers, admission, mux, challenge, jws, jwks,
@@ -266,6 +268,7 @@ mod tests {
         assert_eq!(parse("interop"), command(interop::Peers::Sdks));
         assert_eq!(parse("interop --real"), command(interop::Peers::Real));
         assert_eq!(parse("interop --mock"), command(interop::Peers::Mocked));
+        assert_eq!(parse("interop --trace"), command(interop::Peers::Traced));
         assert!(parse("interop --reel").is_err());
     }
 

@@ -97,7 +97,7 @@ mod target;
 
 mod tasks;
 
-mod telemetry;
+pub mod telemetry;
 
 mod timeline_view;
 

@@ -44,8 +44,9 @@ pub(crate) struct TelemetryOptions {
     metrics: Option<String>,
 }
 
-/// The exporters of a process. They must be shut down, or the last spans and metrics are lost.
-pub(crate) struct Exporters {
+/// The exporters of a process. They must be [shut down](Self::shut_down), or the last spans and metrics are lost.
+#[derive(Debug)]
+pub struct Exporters {
     telemetry: Telemetry,
     tracers: Option<SdkTracerProvider>,
     meters: SdkMeterProvider,
@@ -101,16 +102,40 @@ impl TelemetryOptions {
 }
 
 impl Exporters {
-    pub(crate) fn telemetry(&self) -> Telemetry {
+    /// Sends the spans and metrics of this process to an OTLP endpoint over HTTP, as `--otlp` does. `service` is the
+    /// name of the service, which `OTEL_SERVICE_NAME` replaces.
+    ///
+    /// # Errors
+    ///
+    /// The URL is invalid, or the system's certificates cannot be read.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: dropping it starts nothing.
+    pub async fn otlp(
+        endpoint: &str,
+        service: &'static str,
+    ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+        let options = TelemetryOptions {
+            otlp: Some(parse_endpoint(endpoint)?),
+            metrics: None,
+        };
+        let exporters = options.start(service).await?;
+        Ok(exporters.ok_or("no exporter")?) // cannot happen: there is an endpoint
+    }
+
+    /// Returns the telemetry for servers and clients of this process.
+    #[must_use]
+    pub fn telemetry(&self) -> Telemetry {
         self.telemetry.clone()
     }
 
-    /// Sends what is left, for at most [`FLUSH_TIME`].
+    /// Sends what is left, for at most five seconds.
     ///
     /// # Cancel safety
     ///
     /// Dropping it loses what is not sent yet.
-    pub(crate) async fn shut_down(self) {
+    pub async fn shut_down(self) {
         // The SDK waits for its threads, which send with this runtime.
         let flushed = tokio::task::spawn_blocking(move || {
             if let Some(tracers) = &self.tracers {
