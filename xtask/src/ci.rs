@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::process::{self, ExitKind};
 use crate::{
-    api, bench, conformance, deny, docs, docs_rs, interop, msrv, mutants, package, semver,
+    api, bench, conformance, deny, docs, docs_rs, interop, msrv, mutants, otel, package, semver,
     sentences, tidy, typos,
 };
 
@@ -402,6 +402,10 @@ fn run_docs(root: &Path) -> StepResult {
     StepResult::of(docs::run(root))
 }
 
+fn run_otel(root: &Path) -> StepResult {
+    StepResult::of(otel::run(root))
+}
+
 fn run_interop(root: &Path) -> StepResult {
     let results = interop::ResultsMode::Compare;
     StepResult::of(Ok(interop::run(root, interop::Peers::Sdks, results)))
@@ -414,10 +418,11 @@ fn run_real(root: &Path) -> StepResult {
 
 type Step = fn(&Path) -> StepResult;
 
-const STEPS: [(&str, Step); 21] = [
+const STEPS: [(&str, Step); 22] = [
     ("fmt", fmt),
     ("tidy", run_tidy),
     ("typos", run_typos),
+    ("otel", run_otel),
     (DENY, run_deny),
     ("clippy", clippy),
     ("features", features),

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::{
-    api, bench, ci, conformance, crash, deny, docs, fuzz, hunt, interop, msrv, mutants, package,
-    pictures, semver, tidy, typos,
+    api, bench, ci, conformance, crash, deny, docs, fuzz, hunt, interop, msrv, mutants, otel,
+    package, pictures, semver, tidy, typos,
 };
 
 /// Parses `words` and runs the command; fails if the command or one of its checks does.
@@ -25,6 +25,7 @@ pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
         }
         Ok(Command::Api(mode)) => reported("api", api::run(&workspace_root(), mode)),
         Ok(Command::Typos) => reported("typos", typos::run(&workspace_root())),
+        Ok(Command::Otel) => reported("otel", otel::run(&workspace_root())),
         Ok(Command::Docs) => reported("docs", docs::run(&workspace_root())),
         Ok(Command::Package(mode)) => reported("package", package::run(&workspace_root(), mode)),
         Ok(Command::Pictures { only }) => {
@@ -74,6 +75,7 @@ enum Command {
     Sweep { options: Vec<String> },
     Api(api::ApiMode),
     Typos,
+    Otel,
     Deny,
     Docs,
     Package(package::PackageMode),
@@ -110,6 +112,8 @@ impl Command {
             "api" => Err("`api` takes only `--bless`".to_owned()),
             "typos" if rest.is_empty() => Ok(Self::Typos),
             "typos" => Err("`typos` takes no arguments".to_owned()),
+            "otel" if rest.is_empty() => Ok(Self::Otel),
+            "otel" => Err("`otel` takes no arguments".to_owned()),
             "deny" if rest.is_empty() => Ok(Self::Deny),
             "deny" => Err("`deny` takes no arguments".to_owned()),
             "docs" if rest.is_empty() => Ok(Self::Docs),
@@ -177,11 +181,12 @@ Usage: cargo xtask <command>
 
   ci [--skip STEP]… [--keep-going]   all checks, in order; `deny`, `packages`, `semver`, `docs`, `counts` and
                                      `real` with --all only
-                                     steps: fmt, tidy, typos, deny, clippy, features, test, hostile, doc, package,
-                                     packages, msrv, api, semver, docs, no-legacy, counts, conformance, interop, real,
-                                     mutants
+                                     steps: fmt, tidy, typos, otel, deny, clippy, features, test, hostile, doc,
+                                     package, packages, msrv, api, semver, docs, no-legacy, counts, conformance,
+                                     interop, real, mutants
   tidy                               the house rules that a text search can check
   typos                              spelling (Python)
+  otel                               the names of telemetry against the published conventions (Python)
   api [--bless]                      the public API against its committed text in api/, or write that text
   deny                               licenses, sources and bans of dependencies, and advisories if there is a network
   docs                               the guide in docs/ as HTML (mdBook)

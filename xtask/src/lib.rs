@@ -43,6 +43,8 @@ mod markdown;
 
 mod msrv;
 
+mod otel;
+
 mod package;
 
 mod pictures;

@@ -44,6 +44,8 @@ pub mod fuzzing;
 
 mod hosts;
 
+mod https;
+
 mod interrupt;
 
 mod latency;
@@ -97,6 +99,8 @@ mod tap;
 mod target;
 
 mod tasks;
+
+mod telemetry;
 
 mod timeline_view;
 
@@ -165,9 +169,8 @@ fn dispatch(command: CliCommand) -> Result<Exit, Failure> {
         }),
         CliCommand::Doctor(options) => block_on(async move { doctor::run(&options).await }),
         CliCommand::New(options) => new_project::run(&options),
-        CliCommand::ServeDemo(transport) => block_on(async move {
-            let served = serve::serve(transport).await;
-            served.map_err(|error| Failure::other("failed to serve").caused_by(error))?;
+        CliCommand::ServeDemo(transport, telemetry) => block_on(async move {
+            serve::run(transport, &telemetry).await?;
             Ok(Exit::Success)
         }),
         CliCommand::Mock(options) => block_on(async move { options.run().await }),

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use bowline_core::drain::continues_work;
 use bowline_core::era::{
     Caller, Dialect, DuplexAdmission, Era, InputMechanism, NotificationAction, Rejection, Request,
     RequestAction, Seal, admit_from_server, convert_notification, seal,
@@ -12,16 +13,19 @@ use bowline_core::mux::{self, InFlightId};
 use bowline_core::{Notification, Outcome, RawRequest};
 use bowline_types::{
     CancelledNotification, CancelledNotificationParams, Json, NotificationMethod, RequestId,
+    RpcError,
 };
 use tokio::task::JoinHandle;
 
 use super::{LISTEN, Peer, legacy};
-use crate::callback::catch_panic;
 use crate::exchange::{
-    CallOptions, CancelMode, Channel, ConnectionState, Context, Exchange, HandlerControl,
-    NotificationSink, NotifiedContext, Params, Responder, run_handler,
+    CONNECTION_ENDED, CallOptions, CancelMode, Channel, ConnectionState, Context, Exchange,
+    HandlerControl, NotificationSink, NotifiedContext, Params, Responder, run_handler,
 };
 use crate::limits::Limit;
+use crate::shutdown::Shutdown;
+use crate::telemetry::names::error_type;
+use crate::telemetry::{Configured, LegacyTimer, TransportKind, deliver_notification};
 
 /// The side of the protocol that this end of the wire has.
 pub(crate) enum LocalRole {
@@ -31,6 +35,7 @@ pub(crate) enum LocalRole {
         responder: Arc<dyn Responder>,
         /// The server's `Implementation`, encoded.
         identity: Json,
+        shutdown: Shutdown,
     },
     /// A client; requests come from a server, in the legacy era only.
     Client {
@@ -55,6 +60,7 @@ pub(super) struct RequestHandlers {
     /// Whether the server waits for the host of this client, so that the timeouts of our calls are paused.
     is_paused: bool,
     legacy_subscriptions: legacy::LegacySubscriptions,
+    legacy_timer: LegacyTimer,
 }
 
 struct HandlerTask {
@@ -75,6 +81,7 @@ impl RequestHandlers {
             finished: Vec::new(),
             is_paused: false,
             legacy_subscriptions: legacy::LegacySubscriptions::default(),
+            legacy_timer: LegacyTimer::default(),
         }
     }
 
@@ -87,6 +94,9 @@ impl RequestHandlers {
         params: Option<Params>,
         within: Option<RequestId>,
     ) {
+        if let Some(refusal) = self.role.drain_refusal(&method, params.as_ref()) {
+            return self.peer.respond(&id, Err(refusal));
+        }
         let raw = RawRequest {
             id: id.request_id().clone(),
             method,
@@ -139,6 +149,13 @@ impl RequestHandlers {
             Err(reached) => return self.peer.respond(&id, Err(reached.into())),
         };
         let (responder, identity) = self.role.responder();
+        if self.is_server() {
+            self.legacy_timer.start_server(
+                || Configured::of(&*responder),
+                request.caller.dialect,
+                self.peer.shared.transport,
+            );
+        }
         let sink = Arc::new(WireSink {
             peer: self.peer.clone(),
             id: id.clone(),
@@ -258,7 +275,8 @@ impl RequestHandlers {
             NotificationAction::Dispatch(caller) => {
                 let state = self.peer.shared.connection_state.clone();
                 let cx = NotifiedContext::new(caller).with_connection_state(state);
-                catch_panic("a notification", || responder.notified(notification, &cx));
+                let transport = self.peer.shared.transport;
+                deliver_notification(&**responder, notification, &cx, transport);
             }
             NotificationAction::Ignore => {}
         }
@@ -302,6 +320,10 @@ impl RequestHandlers {
 
     /// Drops every handler and cancels its context, for synchronous handlers, which cannot be dropped.
     pub(super) fn stop(&mut self) {
+        if self.peer.shared.state.lock().failure.is_some() {
+            self.legacy_timer.set_error(error_type::TRANSPORT);
+        }
+        self.legacy_timer = LegacyTimer::default();
         self.legacy_subscriptions.clear();
         (self.active, self.subscriptions) = (0, 0);
         for handler in std::mem::take(&mut self.handlers).into_values() {
@@ -317,6 +339,16 @@ impl RequestHandlers {
 }
 
 impl LocalRole {
+    /// Returns the error of a request that is refused because this server drains.
+    fn drain_refusal(&self, method: &str, params: Option<&Params>) -> Option<RpcError> {
+        match self {
+            Self::Server { shutdown, .. } if shutdown.is_refusing() => {
+                (!continues_work(method, params)).then(|| shutdown.refuse())
+            }
+            Self::Server { .. } | Self::Client { .. } => None,
+        }
+    }
+
     fn admit(&mut self, raw: RawRequest) -> Result<RequestAction, Rejection> {
         match self {
             Self::Server { admission, .. } => admission.admit(raw),
@@ -426,6 +458,10 @@ impl NotificationSink for WireSink {
     fn within(&self) -> Option<&RequestId> {
         self.within.as_ref()
     }
+
+    fn transport(&self) -> TransportKind {
+        self.peer.shared.transport
+    }
 }
 
 /// The channel for server-to-client requests of one handler. They are associated with its request, because Streamable
@@ -456,8 +492,6 @@ fn cancelled(id: &InFlightId, reason: &str) -> Notification {
     Notification::new(CancelledNotification::NAME, params)
 }
 
-/// The [`Context::cancel_reason`] of handlers whose connection has ended.
-const CONNECTION_ENDED: &str = "the connection has ended";
 /// The estimated memory of a running request besides its params: task, context, table entries.
 const PER_REQUEST: usize = 2048;
 
@@ -482,6 +516,7 @@ mod tests {
             admission: DuplexAdmission::new(Dialects::all()),
             responder: Arc::new(respond_empty),
             identity: Json::empty_object(),
+            shutdown: Shutdown::default(),
         }
     }
 
@@ -542,6 +577,7 @@ mod tests {
             admission: DuplexAdmission::new(Dialects::all()),
             responder: Arc::new(respond),
             identity: Json::empty_object(),
+            shutdown: Shutdown::default(),
         }
     }
 

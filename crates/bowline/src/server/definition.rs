@@ -25,6 +25,7 @@ use super::{Prompt, Resource, ResourceTemplate, Tool};
 use crate::exchange::{Context, Extensions};
 use crate::layer::Layer;
 use crate::limits::{Account, LimitSemaphore, Limits};
+use crate::telemetry::Configured;
 
 /// The definition of a server.
 ///
@@ -73,6 +74,7 @@ pub(super) struct ServerDefinition {
     pub(super) blocking: Arc<LimitSemaphore>,
     /// Permits for open subscriptions.
     pub(super) subscriptions: Arc<LimitSemaphore>,
+    pub(super) telemetry: Configured,
 }
 
 /// A callback for `notifications/roots/list_changed`.
@@ -135,6 +137,7 @@ impl ServerDefinition {
             blocking: Arc::new(LimitSemaphore::for_blocking(&account)),
             subscriptions: Arc::new(LimitSemaphore::for_subscriptions(&account)),
             account,
+            telemetry: Configured::default(),
         }
     }
 

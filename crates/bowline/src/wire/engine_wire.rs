@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::{Message, Received, Wire};
 use crate::Error;
+use crate::telemetry::TransportKind;
 
 /// A transport that a driver can run a `Mux` on. Its methods are called in the same order as those of [`Wire`].
 ///
@@ -43,6 +44,9 @@ pub(crate) trait EngineWire: Send + 'static {
 
     /// See [`Wire::poll_close`].
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// See [`Wire::transport`].
+    fn transport(&self) -> TransportKind;
 }
 
 /// An event from an [`EngineWire`].
@@ -109,5 +113,9 @@ impl<W: Wire> EngineWire for W {
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Wire::poll_close(self, cx)
+    }
+
+    fn transport(&self) -> TransportKind {
+        Wire::transport(self)
     }
 }

@@ -250,6 +250,12 @@ pub(super) fn answer(
 ) -> Result<ResponseFuture, HttpRejection> {
     let legacy = &state.legacy;
     let head_bytes = charge.bytes().saturating_sub(body.len());
+    // The requests of a batch are refused one by one, further inside.
+    if let PostBody::One(Message::Request(raw)) = &post.messages
+        && state.refuses(&raw.method, raw.params.as_ref())
+    {
+        return Err(state.refusal().with_id(raw.id.clone()));
+    }
     if legacy.mode == SessionMode::Stateless {
         return stateless::answer(state, head, accepts, post, charge, head_bytes);
     }

@@ -32,6 +32,7 @@ use crate::exchange::Principal;
 use crate::http::server::overloaded;
 use crate::limits::{Account, Charge, Limit};
 use crate::sync::Mutex;
+use crate::telemetry::TransportKind;
 use crate::wire::{EngineWire, Received, WireEvent};
 
 /// A legacy session, shared by its POSTs, its open responses and its driver.
@@ -126,6 +127,12 @@ impl Session {
     pub(super) fn send(&self, within: Option<&RequestId>, message: &Message) {
         let now = Instant::now();
         self.with(|state| state.route(now, within, message));
+    }
+
+    /// Puts the cancel of a request that belongs to no request of the client onto the stream of that request.
+    pub(super) fn send_cancel(&self, request: &RequestId, cancel: &Message) {
+        let now = Instant::now();
+        self.with(|state| state.route_cancel(now, request, cancel));
     }
 
     /// Takes the head of the POST that a request came with, for its handler.
@@ -339,7 +346,10 @@ impl EngineWire for SessionWire {
 
     fn send(&mut self, outgoing: &OutgoingMessage) {
         let within = outgoing.within.as_ref().map(InFlightId::request_id);
-        self.session.send(within, &outgoing.message);
+        match (within, &outgoing.cancels) {
+            (None, Some(request)) => self.session.send_cancel(request, &outgoing.message),
+            (within, _) => self.session.send(within, &outgoing.message),
+        }
     }
 
     fn cancelled(&mut self, request: &RequestId) {
@@ -354,6 +364,10 @@ impl EngineWire for SessionWire {
 
     fn poll_close(&mut self, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
+    }
+
+    fn transport(&self) -> TransportKind {
+        TransportKind::Http
     }
 }
 

@@ -9,6 +9,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use ::http::request::Parts;
+use bowline_core::input::may_need_input;
 use bowline_core::{Message, Notification, RawRequest};
 use bowline_types::{
     CancelledNotification, CancelledNotificationParams, Json, NotificationMethod, RequestId,
@@ -221,6 +222,10 @@ impl SessionState {
             match &message {
                 Message::Request(raw) => {
                     self.streams.expect_answer(&raw.id, key, post.head.as_ref());
+                    // A client expects no requests on the streams of others, such as `tools/list`.
+                    if let Some(key) = key.filter(|_| may_need_input(&raw.method)) {
+                        self.streams.allow_carrying(key);
+                    }
                     if let Some(charge) = self.early.record_request(&raw.id) {
                         self.deferred.push(DeferredRelease::Charge(charge));
                         cancelled.push(raw.id.clone());
@@ -235,7 +240,11 @@ impl SessionState {
                         return;
                     }
                 }
-                Message::Response(_) => {}
+                Message::Response(response) => {
+                    if let Some(id) = &response.id {
+                        self.streams.answered(id);
+                    }
+                }
             }
             let charge = None;
             self.inbox.push_back(InboxMessage { message, charge });
@@ -284,6 +293,13 @@ impl SessionState {
         if let Some(message) = routed.answer {
             self.queue_message(message);
         }
+    }
+
+    /// Puts the cancel of a request of the server onto the stream of that request.
+    pub(super) fn route_cancel(&mut self, now: Instant, request: &RequestId, cancel: &Message) {
+        self.last_active = now;
+        let routed = self.streams.route_cancel(request, cancel);
+        self.defer_wake(routed.wake);
     }
 
     /// Ends a request that the client cancelled.

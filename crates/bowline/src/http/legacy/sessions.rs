@@ -18,10 +18,11 @@ use super::streams::{SessionStreams, StreamLayout};
 use crate::exchange::{BoxFuture, Context, NotifiedContext, Params, Principal, Responder};
 use crate::http::server::{ServiceState, overloaded, unavailable};
 use crate::limits::{Gauge, Limit, UsageCounters};
-use crate::peer::{CloseMode, Driver, LocalRole, Peer};
+use crate::peer::{Driver, LocalRole, Peer};
 use crate::random;
 use crate::shutdown::Shutdown;
 use crate::sync::Mutex;
+use crate::telemetry::{Telemetry, record_session_id};
 
 /// All published sessions, by id. Dropping it ends them.
 #[derive(Default)]
@@ -87,8 +88,8 @@ impl Sessions {
         layout: StreamLayout,
         principal: Principal,
     ) -> Result<RunningSession, HttpRejection> {
-        if state.shutdown.is_requested() {
-            return Err(unavailable("shutting down"));
+        if state.shutdown.is_refusing() {
+            return Err(state.refusal());
         }
         let account = state.account.principal(principal.name()).peer();
         let streams = SessionStreams::new(layout, legacy.store(&account), account.clone());
@@ -106,6 +107,7 @@ impl Sessions {
                 responder: state.responder.clone(),
             }),
             identity: state.identity.clone(),
+            shutdown: state.shutdown.clone(),
         };
         let wire = Box::new(SessionWire::new(session.clone()));
         let (peer, driver) = Peer::new(wire, role, account);
@@ -113,7 +115,11 @@ impl Sessions {
         let table = Arc::downgrade(self);
         // Boxed, because a future stores its arguments twice (as captured and as used), and there may be thousands.
         let driver = Box::new(driver);
-        let driving = drive_session(session.clone(), peer, driver, shutdown, timeouts, table);
+        let drain = SessionDrain {
+            shutdown,
+            responder: state.responder.clone(),
+        };
+        let driving = drive_session(session.clone(), peer, driver, drain, timeouts, table);
         let task = tokio::spawn(driving);
         Ok(RunningSession::new(session, task.abort_handle()))
     }
@@ -235,25 +241,32 @@ impl SessionTable {
     }
 }
 
+/// What a session needs when the server drains.
+struct SessionDrain {
+    shutdown: Shutdown,
+    responder: Arc<dyn Responder>,
+}
+
 /// Drives a session until the driver is done, the client was absent for too long, or the server has shut down. Then
 /// removes it from the table.
 async fn drive_session(
     session: Arc<Session>,
     peer: Peer,
     mut driver: Box<Driver>,
-    shutdown: Shutdown,
+    drain: SessionDrain,
     timeouts: SessionTimeouts,
     table: Weak<Sessions>,
 ) {
-    let grace = tokio::select! {
+    let drains = tokio::select! {
         biased;
-        () = &mut driver => None,
-        () = session.until_expired(timeouts) => None,
-        grace = shutdown.requested() => Some(grace),
+        () = &mut driver => false,
+        () = session.until_expired(timeouts) => false,
+        () = drain.shutdown.refusing() => true,
     };
-    if let Some(grace) = grace {
-        peer.close(CloseMode::Drain(grace));
-        (&mut driver).await;
+    if drains {
+        let (responder, shutdown) = (&*drain.responder, &drain.shutdown);
+        // Boxed, because few sessions see a drain, and all of them have space for it.
+        Box::pin(peer.drain(&mut driver, responder, shutdown)).await;
     }
     drop((driver, peer));
     if let Some(table) = table.upgrade() {
@@ -269,6 +282,7 @@ struct PrincipalResponder {
 
 impl Responder for PrincipalResponder {
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
+        record_session_id(&self.session.id);
         let head = self.session.take_head(cx.request_id());
         let principal = head.as_ref().map(|head| super::principal(&head.parts));
         let principal =
@@ -295,6 +309,14 @@ impl Responder for PrincipalResponder {
         let principal = self.session.principal.clone().without_scopes();
         let cx = cx.clone().with_principal(principal);
         self.responder.notified(notification, &cx);
+    }
+
+    fn telemetry(&self) -> Option<&Telemetry> {
+        self.responder.telemetry()
+    }
+
+    fn open_calls(&self) -> usize {
+        self.responder.open_calls()
     }
 }
 

@@ -30,7 +30,7 @@ use tokio::time::Instant;
 use super::restore_log_level;
 use crate::backoff::Backoff;
 use crate::exchange::{
-    Channel, ConnectionState, Context, NotificationSink, Responder, run_handler,
+    Channel, ConnectionState, Context, NotificationSink, Responder, run_internal,
 };
 use crate::peer::{LISTEN, Peer, PeerState};
 use crate::signal::Signal;
@@ -302,7 +302,7 @@ impl InternalSubscription {
             is_after_gap,
         });
         let cx = Context::new("unsolicited".into(), &request, sink.clone());
-        let running = run_handler(self.responder.clone(), request, cx);
+        let running = run_internal(self.responder.clone(), request, cx);
         let not_acknowledged = async {
             tokio::select! {
                 biased;

@@ -1,6 +1,7 @@
 //! The legacy era over HTTP, tested with `SessionClient`, an HTTP client that sets the session headers.
 
 mod cancellation;
+mod drain;
 mod limits;
 mod paths;
 mod raw_responder;

@@ -482,10 +482,22 @@ impl SessionSimulation {
         };
         let client = &mut self.clients[at];
         let key = within.and_then(|id| client.unanswered.get(id).copied());
-        let belongs = (client.number, key.unwrap_or(UNSOLICITED));
-        self.belongs.insert(tag, belongs);
+        // A request that belongs to none may be on the stream of any POST.
+        let is_free = key.is_none() && matches!(message, Message::Request(_));
+        if !is_free || client.layout == StreamLayout::HttpSse {
+            let belongs = (client.number, key.unwrap_or(UNSOLICITED));
+            self.belongs.insert(tag, belongs);
+        }
         if client.wire.is_some() {
             client.session.send(within, &message);
+            if is_free && self.rng.one_in(2) {
+                let params = json!({"requestId": tag});
+                let cancel =
+                    Notification::new("notifications/cancelled", Json::encode(&params).ok());
+                client
+                    .session
+                    .send_cancel(&(tag as i64).into(), &cancel.into());
+            }
         }
     }
 
@@ -551,7 +563,7 @@ impl SessionSimulation {
             let belongs = self.belongs.get(&tag);
             self.check(
                 Invariant::OwnStream,
-                belongs == Some(&(client, key)),
+                belongs.is_none_or(|belongs| *belongs == (client, key)),
                 || format!("{message} is on stream {key} of {client}, expected {belongs:?}"),
             );
         }
