@@ -142,9 +142,13 @@ impl Command {
             "hunt" => hunt::HuntOptions::parse(rest).map(Self::Hunt),
             "interop" if rest.is_empty() => Ok(Self::Interop(interop::Peers::Sdks)),
             "interop" if rest == ["--real"] => Ok(Self::Interop(interop::Peers::Real)),
+            "interop" if rest == ["--real-tool"] => Ok(Self::Interop(interop::Peers::RealTool)),
             "interop" if rest == ["--mock"] => Ok(Self::Interop(interop::Peers::Mocked)),
             "interop" if rest == ["--trace"] => Ok(Self::Interop(interop::Peers::Traced)),
-            "interop" => Err("`interop` takes only `--mock`, `--real` or `--trace`".to_owned()),
+            "interop" => {
+                let options = "`--mock`, `--real`, `--real-tool` or `--trace`";
+                Err(format!("`interop` takes only {options}"))
+            }
             "fuzz" => parse_fuzz(rest),
             other => Err(format!("unknown command `{other}`")),
         }
@@ -191,7 +195,8 @@ Usage: cargo xtask <command>
   deny                               licenses, sources and bans of dependencies, and advisories if there is a network
   docs                               the guide in docs/ as HTML (mdBook)
   package [--build]                  packages the published crates, and builds them from their packages
-  pictures [NAME]…                   terminal sessions of the command for the guide, as SVG (tmux)
+  pictures [NAME]… [FOLDER/]         terminal sessions of the command for the guide, as SVG (tmux); of a program in
+                                     FOLDER, or of one that is built
   msrv                               builds with the oldest supported Rust, if it is installed
   semver [REVISION]                  the public API against that of a revision, or of the last release
   mutants [NAME]…                    planted bugs; the test of each must fail
@@ -208,9 +213,10 @@ Usage: cargo xtask <command>
   interop --mock                     only a recording of two SDKs, served to their clients
   interop --trace                    only one trace through SDKs, bridge and server
   interop --real                     published programs, unmodified (npm, Python and git)
+  interop --real-tool                only the command `bowline` with the published reference servers
   fuzz TARGET [--seconds N]          random input for one decoder (nightly and cargo-fuzz)
                                      targets: json, message, sse, headers, admission, mux, challenge, jws, jwks,
-                                     callback";
+                                     callback, recording, host_config";
 
 #[cfg(test)]
 mod tests {
@@ -267,6 +273,8 @@ mod tests {
 
         assert_eq!(parse("interop"), command(interop::Peers::Sdks));
         assert_eq!(parse("interop --real"), command(interop::Peers::Real));
+        let real_tool = command(interop::Peers::RealTool);
+        assert_eq!(parse("interop --real-tool"), real_tool);
         assert_eq!(parse("interop --mock"), command(interop::Peers::Mocked));
         assert_eq!(parse("interop --trace"), command(interop::Peers::Traced));
         assert!(parse("interop --reel").is_err());

@@ -39,6 +39,9 @@ mod failure;
 
 pub mod fixture;
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
+
 mod hosts;
 
 mod https;

@@ -146,6 +146,10 @@ fn with_advice(mut error: clap::Error) -> clap::Error {
     let what = what.lines().next().unwrap_or_default();
     let what = what.strip_prefix("error: ").unwrap_or(what);
     match error.kind() {
+        // With the name that was meant.
+        ErrorKind::InvalidSubcommand if error.get(ContextKind::SuggestedSubcommand).is_some() => {
+            error
+        }
         ErrorKind::InvalidSubcommand => {
             let what = format!("{what}\n\n{EXAMPLES}");
             Options::command().error(ErrorKind::InvalidSubcommand, what)
@@ -363,7 +367,15 @@ mod tests {
 
     #[test]
     fn unknown_arguments_are_named_in_the_error() {
-        assert!(parse("dance").unwrap_err().contains("'dance'"));
+        let unknown = parse("dance").unwrap_err();
+        assert!(unknown.contains("'dance'"), "{unknown}");
+        assert!(unknown.contains("Examples:"), "{unknown}");
+        let mistyped = parse("lss").unwrap_err();
+        assert!(
+            mistyped.contains("a similar subcommand exists: 'ls'"),
+            "{mistyped}"
+        );
+        assert!(!mistyped.contains("Examples:"), "{mistyped}");
         assert!(parse("demo --loud").unwrap_err().contains("'--loud'"));
         assert!(parse("serve-demo --port 70000").is_err());
         assert!(parse("serve-demo --transport pigeon").is_err());

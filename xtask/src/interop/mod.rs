@@ -57,6 +57,8 @@ pub(crate) enum Peers {
     Traced,
     /// Published programs, unmodified.
     Real,
+    /// The command `bowline` with the published reference servers: the last part of [`Peers::Real`].
+    RealTool,
 }
 
 /// Runs these peers in every combination; returns whether all results are as expected.
@@ -107,6 +109,11 @@ fn check(root: &Path, peers: Peers, mode: ResultsMode) -> io::Result<bool> {
             let peers = Peer::install_recorded(root)?;
             let mocked = mocked::run(root, &ours, &peers)?;
             vec![(PagePart::Mocked, mocked, KnownFailures::default())]
+        }
+        Peers::RealTool => {
+            let (of_tool, _) = known.about(&real::names()).split(tool::CHECKS);
+            let tool = real::run(root, &ours, &of_tool, real::Through::Tool)?;
+            vec![(PagePart::ToolReal, tool, of_tool)]
         }
         Peers::Real => {
             let (of_tool, of_real) = known.about(&real::names()).split(tool::CHECKS);

@@ -11,6 +11,7 @@ use bowline::exchange::{
 use bowline::prelude::*;
 use bowline::schemars::{self, JsonSchema};
 use bowline::server::{DrainPhase, WireService};
+use bowline::telemetry::Telemetry;
 use bowline::types::{ElicitResult, Implementation};
 use bowline::{Json, wire};
 use serde::Deserialize;
@@ -107,6 +108,10 @@ impl Responder for Waiting {
     }
 
     fn notified(&self, _: &Notification, _: &NotifiedContext) {}
+
+    fn telemetry(&self) -> Option<&Telemetry> {
+        None
+    }
 
     fn open_calls(&self) -> usize {
         self.0.load(Ordering::SeqCst)
