@@ -112,12 +112,15 @@ fn print_difference(committed: &str, actual: &str) {
 /// Set for the process that cargo starts as rustdoc.
 const AS_RUSTDOC: &str = "BOWLINE_API_AS_RUSTDOC";
 const FORMAT_VERSION: u32 = 57;
-const PUBLISHED: [&str; 7] = [
+const PUBLISHED: [&str; 10] = [
     "bowline",
     "bowline-auth",
     "bowline-bridge",
     "bowline-core",
     "bowline-recording",
     "bowline-tasks",
+    "bowline-postgres",
+    "bowline-redis",
+    "bowline-nats",
     "bowline-types",
 ];

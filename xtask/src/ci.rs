@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::process::{self, ExitKind};
 use crate::{
-    api, bench, conformance, deny, docs, docs_rs, interop, msrv, mutants, otel, package, semver,
-    sentences, tidy, typos,
+    api, bench, cluster, conformance, deny, docs, docs_rs, interop, msrv, mutants, otel, package,
+    semver, sentences, tidy, typos,
 };
 
 /// Which steps to run, and whether to continue after a failure.
@@ -168,15 +168,19 @@ fn run_deny(root: &Path) -> StepResult {
 
 fn clippy(root: &Path) -> StepResult {
     // `--all-targets` skips a test target with `test = false`, as `cargo test` does.
-    let outcome = [["--all-targets", ""], ["--test", HOSTILE]]
-        .into_iter()
-        .try_fold(true, |clean, targets| {
-            let targets = targets.into_iter().filter(|word| !word.is_empty());
-            let mut command = process::cargo(root);
-            command.args(["clippy", "--workspace", "--all-features"]);
-            command.args(targets).args(["--", "-D", "warnings"]);
-            Ok(clean && process::run(&mut command)?)
-        });
+    let outcome = [
+        ["--all-targets", ""],
+        ["--test", HOSTILE],
+        ["--test", cluster::TARGET],
+    ]
+    .into_iter()
+    .try_fold(true, |clean, targets| {
+        let targets = targets.into_iter().filter(|word| !word.is_empty());
+        let mut command = process::cargo(root);
+        command.args(["clippy", "--workspace", "--all-features"]);
+        command.args(targets).args(["--", "-D", "warnings"]);
+        Ok(clean && process::run(&mut command)?)
+    });
     StepResult::of(outcome)
 }
 
@@ -416,6 +420,15 @@ fn run_real(root: &Path) -> StepResult {
     StepResult::of(Ok(interop::run(root, interop::Peers::Real, results)))
 }
 
+/// Tests the engine crates with real servers. The note names those that could not be started.
+fn run_cluster(root: &Path) -> StepResult {
+    match cluster::run_in_ci(root) {
+        Ok(result) if result.passed => StepResult::Passed(result.note),
+        Ok(result) => StepResult::Failed(result.note),
+        Err(error) => StepResult::of(Err(error)),
+    }
+}
+
 type Step = fn(&Path) -> StepResult;
 
 const STEPS: [(&str, Step); 22] = [
@@ -440,6 +453,7 @@ const STEPS: [(&str, Step); 22] = [
     ("conformance", run_conformance),
     ("interop", run_interop),
     (REAL, run_real),
+    ("cluster", run_cluster),
     ("mutants", run_mutants),
 ];
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::{
-    api, bench, ci, conformance, crash, deny, docs, fuzz, hunt, interop, msrv, mutants, otel,
-    package, pictures, semver, tidy, typos,
+    api, bench, ci, cluster, conformance, crash, deny, docs, fuzz, hunt, interop, msrv, mutants,
+    otel, package, pictures, semver, tidy, typos,
 };
 
 /// Parses `words` and runs the command; fails if the command or one of its checks does.
@@ -40,6 +40,9 @@ pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
         Ok(Command::Conformance) => conformance::run(&workspace_root()),
         Ok(Command::Bench { words }) => bench::run(&workspace_root(), &words),
         Ok(Command::Counts(mode)) => bench::counts(&workspace_root(), mode),
+        Ok(Command::Cluster(options)) => {
+            reported("cluster", cluster::run(&workspace_root(), &options))
+        }
         Ok(Command::Crash(options)) => crash::run(&workspace_root(), &options),
         Ok(Command::Hunt(options)) => hunt::run(&workspace_root(), &options),
         Ok(Command::Interop(peers)) => {
@@ -85,6 +88,7 @@ enum Command {
     Conformance,
     Bench { words: Vec<String> },
     Counts(bench::CountsMode),
+    Cluster(cluster::ClusterOptions),
     Crash(crash::CrashOptions),
     Hunt(hunt::HuntOptions),
     Interop(interop::Peers),
@@ -138,6 +142,7 @@ impl Command {
             "counts" if rest.is_empty() => Ok(Self::Counts(bench::CountsMode::Check)),
             "counts" if rest == ["--bless"] => Ok(Self::Counts(bench::CountsMode::Bless)),
             "counts" => Err("`counts` takes only `--bless`".to_owned()),
+            "cluster" => cluster::ClusterOptions::parse(rest).map(Self::Cluster),
             "crash" => crash::CrashOptions::parse(rest).map(Self::Crash),
             "hunt" => hunt::HuntOptions::parse(rest).map(Self::Hunt),
             "interop" if rest.is_empty() => Ok(Self::Interop(interop::Peers::Sdks)),
@@ -187,7 +192,7 @@ Usage: cargo xtask <command>
                                      `real` with --all only
                                      steps: fmt, tidy, typos, otel, deny, clippy, features, test, hostile, doc,
                                      package, packages, msrv, api, semver, docs, no-legacy, counts, conformance,
-                                     interop, real, mutants
+                                     interop, real, cluster, mutants
   tidy                               the house rules that a text search can check
   typos                              spelling (Python)
   otel                               the names of telemetry against the published conventions (Python)
@@ -207,6 +212,8 @@ Usage: cargo xtask <command>
   hunt [--from SEED] [--seeds N]     seeded schedules of the race hunter
        [--scenes A,B] [--max-broken N]   of these scenes only; continue after a seed that violates an invariant
        [--bridge]                    with a bridge between clients and server
+  cluster [--only ENGINE]… [TEST]…   Postgres, Redis and NATS, and the tests of their crates
+          [--serve]                  keeps the engines running instead
   crash [--rounds N] [--tasks N]     two servers with tasks in one database, killed at random moments
         [--lease-ms N]
   interop                            other SDKs, as servers and as clients (npm and Python)

@@ -16,6 +16,8 @@ mod bench;
 
 mod ci;
 
+mod cluster;
+
 mod conformance;
 
 mod crash;

@@ -6,13 +6,16 @@ use std::path::Path;
 use crate::process;
 
 /// The published crates, each after those that it depends on, which is the order of their publication.
-pub(crate) const PUBLISHED: [&str; 9] = [
+pub(crate) const PUBLISHED: [&str; 12] = [
     "bowline-types",
     "bowline-core",
     "bowline-macros",
     "bowline",
     "bowline-auth",
     "bowline-tasks",
+    "bowline-postgres",
+    "bowline-redis",
+    "bowline-nats",
     "bowline-bridge",
     "bowline-recording",
     "bowline-cli",

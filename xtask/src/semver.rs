@@ -42,12 +42,15 @@ fn last_release(root: &Path) -> io::Result<Option<String>> {
 
 /// The libraries that others depend on. cargo-semver-checks does not support procedural macros, and the library of
 /// `bowline-cli` is that of its command.
-const LIBRARIES: [&str; 7] = [
+const LIBRARIES: [&str; 10] = [
     "bowline-types",
     "bowline-core",
     "bowline",
     "bowline-auth",
     "bowline-tasks",
+    "bowline-postgres",
+    "bowline-redis",
+    "bowline-nats",
     "bowline-bridge",
     "bowline-recording",
 ];

@@ -57,6 +57,9 @@ pub use id::{InvalidTaskId, ReplicaId, TaskId};
 
 mod sync;
 
+#[cfg(feature = "testing")]
+pub mod testing;
+
 /// Compiles the code blocks of the README as doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

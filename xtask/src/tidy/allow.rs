@@ -105,6 +105,36 @@ pub(super) const ALLOWANCES: &[Allowance] = &[
         line: "tokio::time::sleep(duration).await;",
         reason: "hostile peers are slow in real time, and another process cannot signal an event",
     },
+    Allowance {
+        rule: "cancel-safety",
+        path: "crates/bowline/src/testing/cluster_laws/faults.rs",
+        line: "",
+        reason: "a law is a test, which is not dropped",
+    },
+    Allowance {
+        rule: "cancel-safety",
+        path: "crates/bowline/src/testing/cluster_laws/marks.rs",
+        line: "",
+        reason: "a law is a test, which is not dropped",
+    },
+    Allowance {
+        rule: "cancel-safety",
+        path: "crates/bowline/src/testing/cluster_laws/messages.rs",
+        line: "",
+        reason: "a law is a test, which is not dropped",
+    },
+    Allowance {
+        rule: "cancel-safety",
+        path: "crates/bowline/src/testing/cluster_laws/servers.rs",
+        line: "",
+        reason: "a law is a test, which is not dropped",
+    },
+    Allowance {
+        rule: "cancel-safety",
+        path: "crates/bowline-tasks/src/testing/laws.rs",
+        line: "",
+        reason: "a law is a test, which is not dropped",
+    },
 ];
 
 #[cfg(test)]

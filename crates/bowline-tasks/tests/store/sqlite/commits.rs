@@ -9,7 +9,7 @@ use bowline_tasks::store::{
 use bowline_types::Json;
 
 use super::{TempDir, check_integrity, close, lock, start};
-use crate::fixture::{json, replica, task};
+use bowline_tasks::testing::{json, replica, task};
 
 #[tokio::test]
 async fn operations_that_wait_are_committed_together() {

@@ -13,7 +13,7 @@ use bowline_tasks::store::{
 };
 
 use super::{TempDir, check_integrity, this_test_binary};
-use crate::fixture::{json, replica, task};
+use bowline_tasks::testing::{json, replica, task};
 
 #[tokio::test]
 async fn what_was_acknowledged_survives_a_kill_at_any_moment() {

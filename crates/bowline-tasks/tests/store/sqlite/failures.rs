@@ -11,7 +11,7 @@ use bowline_types::Json;
 use rusqlite::Connection;
 
 use super::{TempDir, check_integrity, lock, start};
-use crate::fixture::{replica, task};
+use bowline_tasks::testing::{replica, task};
 
 #[tokio::test]
 async fn a_full_disk_loses_nothing_and_the_store_recovers() {

@@ -9,7 +9,7 @@ use bowline_tasks::store::{SqliteStore, StoreError, StoreLimits, TaskStore as _}
 use bowline_types::Json;
 
 use super::{TempDir, check_integrity};
-use crate::fixture::{replica, task};
+use bowline_tasks::testing::{replica, task};
 
 #[tokio::test]
 async fn a_store_on_a_disk_without_space_loses_nothing_and_recovers() {

@@ -4,11 +4,11 @@ use bowline_tasks::store::{ChangeHint, SqliteStore, TaskStore as _};
 use rusqlite::Connection;
 
 use super::{TempDir, two_processes};
-use crate::fixture::{LEASE, SECOND, replica, task};
+use bowline_tasks::testing::{LEASE, SECOND, replica, task};
 
 #[tokio::test]
 async fn other_processes_see_removals() {
-    let stores = two_processes(bowline_tasks::store::StoreLimits::new());
+    let stores = two_processes(bowline_tasks::store::StoreLimits::new()).await;
     let deleted = stores.first.create(task(replica())).await.unwrap();
     let new = task(replica()).ttl(SECOND).removal_delay(SECOND);
     let expired = stores.first.create(new).await.unwrap();
@@ -26,7 +26,7 @@ async fn other_processes_see_removals() {
 
 #[tokio::test]
 async fn a_process_gets_the_hints_of_others_once_and_in_order() {
-    let stores = two_processes(bowline_tasks::store::StoreLimits::new());
+    let stores = two_processes(bowline_tasks::store::StoreLimits::new()).await;
     let mut changes = stores.second.changes();
     let mut expected = Vec::new();
     for number in 0..20 {
@@ -44,7 +44,7 @@ async fn a_process_gets_the_hints_of_others_once_and_in_order() {
 
 #[tokio::test]
 async fn a_process_that_missed_too_much_is_told_so() {
-    let stores = two_processes(bowline_tasks::store::StoreLimits::new());
+    let stores = two_processes(bowline_tasks::store::StoreLimits::new()).await;
     for _ in 0..50 {
         stores.first.create(task(replica())).await.unwrap();
     }
@@ -69,7 +69,7 @@ async fn a_process_that_missed_too_much_is_told_so() {
 async fn the_log_of_changes_is_bounded() {
     let files = TempDir::new();
     let path = files.join("tasks.db");
-    let clock = crate::fixture::TestClock::default();
+    let clock = bowline_tasks::testing::TestClock::default();
     let store = SqliteStore::open(&path).unwrap().clock(clock.clone());
     for _ in 0..50 {
         store.create(task(replica())).await.unwrap();

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use bowline_tasks::store::{SqliteStore, StoreError, StoreFuture, StoreLimits, TaskStore as _};
 use rusqlite::Connection;
 
-use crate::fixture::{Stores, TestClock};
+use bowline_tasks::testing::{Stores, StoresFuture, TestClock};
 
 mod commits;
 mod crash;
@@ -22,19 +22,20 @@ mod temp_dir;
 use temp_dir::TempDir;
 
 /// Two stores on one file.
-pub(crate) fn two_processes(limits: StoreLimits) -> Stores {
+pub(crate) fn two_processes(limits: StoreLimits) -> StoresFuture {
     let files = TempDir::new();
     let clock = TestClock::default();
     let open = || {
         let store = SqliteStore::open(files.join("tasks.db")).unwrap();
         Arc::new(store.limits(limits).clock(clock.clone()))
     };
-    Stores {
+    let stores = Stores {
         first: open(),
         second: open(),
         clock: clock.clone(),
-        _files: Box::new(files),
-    }
+        files: Box::new(files),
+    };
+    Box::pin(std::future::ready(stores))
 }
 
 /// Drops a store and waits until its writer has ended.

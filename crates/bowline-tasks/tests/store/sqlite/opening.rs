@@ -7,7 +7,7 @@ use bowline_tasks::store::{SqliteStore, StoreError, TaskStore as _};
 use rusqlite::Connection;
 
 use super::{TempDir, close, is_child, this_test_binary};
-use crate::fixture::{replica, task};
+use bowline_tasks::testing::{replica, task};
 
 #[tokio::test]
 async fn a_store_that_is_opened_again_has_its_tasks() {

@@ -5,6 +5,11 @@
 //! bowline::cluster_laws!(bowline::testing::cluster_laws::MemoryFixture::default());
 //! ```
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a law that does not hold panics, as a failed test does"
+)]
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -29,6 +34,9 @@ pub use marks::*;
 
 mod messages;
 pub use messages::*;
+
+mod servers;
+pub use servers::*;
 
 /// Makes replicas of one cluster.
 pub trait ClusterFixture: Send + Sync {
@@ -226,19 +234,26 @@ async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut()
 
 /// A [`Cluster`] of a replica, for the laws on both layers together.
 fn cluster(replica: EngineReplica) -> Cluster {
-    Cluster::new(SharedMessages(replica.messages), replica.marks, [7; 32])
+    let messages = LinkedMessages {
+        messages: replica.messages,
+        _link: replica.link,
+    };
+    Cluster::new(messages, replica.marks, [7; 32])
 }
 
-/// `Cluster` takes messages by value.
-struct SharedMessages(Arc<dyn ReplicaMessages>);
+/// Messages that keep their connection to the engine.
+struct LinkedMessages {
+    messages: Arc<dyn ReplicaMessages>,
+    _link: Arc<dyn EngineLink>,
+}
 
-impl ReplicaMessages for SharedMessages {
+impl ReplicaMessages for LinkedMessages {
     fn replica(&self) -> ReplicaId {
-        self.0.replica()
+        self.messages.replica()
     }
 
     fn start(&self, inbox: Arc<dyn ReplicaInbox>) {
-        self.0.start(inbox);
+        self.messages.start(inbox);
     }
 
     fn ask(
@@ -247,7 +262,7 @@ impl ReplicaMessages for SharedMessages {
         message: Bytes,
         within: Duration,
     ) -> BoxFuture<'_, Result<Bytes, crate::cluster::AskError>> {
-        self.0.ask(to, message, within)
+        self.messages.ask(to, message, within)
     }
 
     fn tell<'a>(
@@ -255,18 +270,18 @@ impl ReplicaMessages for SharedMessages {
         group: &'a GroupId,
         message: Bytes,
     ) -> BoxFuture<'a, Result<(), crate::cluster::Unavailable>> {
-        self.0.tell(group, message)
+        self.messages.tell(group, message)
     }
 
     fn join<'a>(
         &'a self,
         group: &'a GroupId,
     ) -> BoxFuture<'a, Result<(), crate::cluster::Unavailable>> {
-        self.0.join(group)
+        self.messages.join(group)
     }
 
     fn leave(&self, group: &GroupId) {
-        self.0.leave(group);
+        self.messages.leave(group);
     }
 }
 
@@ -307,6 +322,9 @@ macro_rules! cluster_laws {
             a_restored_replica_works_as_before
             members_learn_of_messages_that_a_sender_could_not_send
             no_message_is_lost_in_silence
+            changes_reach_the_subscriptions_of_every_replica
+            subscribers_learn_of_changes_during_an_outage
+            an_effect_happens_once_at_whichever_replica
         }
     };
     (@each $fixture:expr; $($law:ident)*) => {

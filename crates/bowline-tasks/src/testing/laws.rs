@@ -4,18 +4,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_tasks::store::{
+use crate::store::{
     Appended, Attempt, ChangeHint, Clock as _, JournalEntry, JournalKind, Quota, Renewal, RunMode,
     StoreError, StoreLimits, TaskChange, TaskChanges, TaskOutcome, TaskRecord, TaskStatus,
     TaskStore, Updated, Version,
 };
-use bowline_tasks::{ReplicaId, TaskId};
+use crate::{ReplicaId, TaskId};
 use bowline_types::{ErrorCode, Json, RpcError};
 
-use crate::fixture::{LEASE, MakeStores, SECOND, json, replica, task};
+use super::{LEASE, MakeStores, SECOND, json, replica, task};
 
-pub(crate) async fn a_created_task_is_read_by_every_process(make: &MakeStores) {
-    let stores = make(StoreLimits::new());
+/// Checks that a created task is read by every process.
+pub async fn a_created_task_is_read_by_every_process(make: &MakeStores) {
+    let stores = make(StoreLimits::new()).await;
     let owner = replica();
     let entry = JournalEntry::new(JournalKind::Answer, "name", json(r#"{"a":"Ä\n"}"#));
     let new = task(owner)
@@ -53,8 +54,9 @@ pub(crate) async fn a_created_task_is_read_by_every_process(make: &MakeStores) {
     }
 }
 
-pub(crate) async fn an_id_is_used_once(make: &MakeStores) {
-    let stores = make(StoreLimits::new());
+/// Checks that an id is used once.
+pub async fn an_id_is_used_once(make: &MakeStores) {
+    let stores = make(StoreLimits::new()).await;
     let new = task(replica());
     let first = stores.first.create(new.clone()).await.unwrap();
 
@@ -64,8 +66,9 @@ pub(crate) async fn an_id_is_used_once(make: &MakeStores) {
     assert_eq!(read(&stores.first, first.id).await, first);
 }
 
-pub(crate) async fn a_final_state_is_written_once(make: &MakeStores) {
-    let stores = make(StoreLimits::new());
+/// Checks that a final state is written once.
+pub async fn a_final_state_is_written_once(make: &MakeStores) {
+    let stores = make(StoreLimits::new()).await;
     let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "no disk");
     for outcome in [
         TaskOutcome::Completed(json(r#"{"content":[]}"#)),
@@ -100,8 +103,9 @@ pub(crate) async fn a_final_state_is_written_once(make: &MakeStores) {
     }
 }
 
-pub(crate) async fn of_many_final_states_one_wins(make: &MakeStores) {
-    let stores = make(StoreLimits::new());
+/// Checks that of many final states one wins.
+pub async fn of_many_final_states_one_wins(make: &MakeStores) {
+    let stores = make(StoreLimits::new()).await;
     let task = stores.first.create(task(replica())).await.unwrap();
     let writers = (0..16).map(|number: usize| {
         let store = [&stores.first, &stores.second][number % 2].clone();
@@ -125,8 +129,9 @@ pub(crate) async fn of_many_final_states_one_wins(make: &MakeStores) {
     assert_eq!(record.outcome, winners.pop().map(TaskOutcome::Completed));
 }
 
-pub(crate) async fn an_update_needs_the_current_version(make: &MakeStores) {
-    let stores = make(StoreLimits::new());
+/// Checks that an update needs the current version.
+pub async fn an_update_needs_the_current_version(make: &MakeStores) {
+    let stores = make(StoreLimits::new()).await;
     let task = stores.first.create(task(replica())).await.unwrap();
     let change = TaskChange::new().status_message("half");
     let version = done(stores.second.update(task.id, task.version, change).await);
@@ -142,8 +147,9 @@ pub(crate) async fn an_update_needs_the_current_version(make: &MakeStores) {
     assert_eq!(read(&stores.first, task.id).await, *current);
 }
 
-pub(crate) async fn a_change_without_effect_stores_nothing(make: &MakeStores) {
-    let stores = make(StoreLimits::new());
+/// Checks that a change without effect stores nothing.
+pub async fn a_change_without_effect_stores_nothing(make: &MakeStores) {
+    let stores = make(StoreLimits::new()).await;
     let new = task(replica()).status_message("same");
     let task = stores.first.create(new).await.unwrap();
     stores.clock.advance(SECOND);
@@ -158,8 +164,9 @@ pub(crate) async fn a_change_without_effect_stores_nothing(make: &MakeStores) {
     assert_eq!(read(&stores.second, task.id).await, task);
 }
 
-pub(crate) async fn a_process_that_lost_its_lease_writes_nothing(make: &MakeStores) {
-    let stores = make(StoreLimits::new());
+/// Checks that a process that lost its lease writes nothing.
+pub async fn a_process_that_lost_its_lease_writes_nothing(make: &MakeStores) {
+    let stores = make(StoreLimits::new()).await;
     let (old, new) = (replica(), replica());
     let before = stores.first.create(task(old)).await.unwrap();
     stores.clock.advance(LEASE);
@@ -192,8 +199,9 @@ pub(crate) async fn a_process_that_lost_its_lease_writes_nothing(make: &MakeStor
     assert_eq!(stores.second.journal(own.id).await.unwrap(), []);
 }
 
-pub(crate) async fn an_expired_lease_is_held_until_it_is_claimed(make: &MakeStores) {
-    let stores = make(StoreLimits::new());
+/// Checks that an expired lease is held until it is claimed.
+pub async fn an_expired_lease_is_held_until_it_is_claimed(make: &MakeStores) {
+    let stores = make(StoreLimits::new()).await;
     let owner = replica();
     let task = stores.first.create(task(owner)).await.unwrap();
     stores.clock.advance(LEASE * 2);
@@ -209,8 +217,9 @@ pub(crate) async fn an_expired_lease_is_held_until_it_is_claimed(make: &MakeStor
     assert_eq!(claim(&stores.second, replica(), 9).await, []);
 }
 
-pub(crate) async fn an_entry_is_appended_once_by_kind_and_name(make: &MakeStores) {
-    let stores = make(StoreLimits::new());
+/// Checks that an entry is appended once by kind and name.
+pub async fn an_entry_is_appended_once_by_kind_and_name(make: &MakeStores) {
+    let stores = make(StoreLimits::new()).await;
     let task = stores.first.create(task(replica())).await.unwrap();
     let entry = |kind, name: &str, value| JournalEntry::new(kind, name, json(value));
 
@@ -236,8 +245,9 @@ pub(crate) async fn an_entry_is_appended_once_by_kind_and_name(make: &MakeStores
     assert_eq!(read(&stores.first, task.id).await, task);
 }
 
-pub(crate) async fn a_journal_keeps_its_order_and_ends_with_its_task(make: &MakeStores) {
-    let stores = make(StoreLimits::new());
+/// Checks that a journal keeps its order and ends with its task.
+pub async fn a_journal_keeps_its_order_and_ends_with_its_task(make: &MakeStores) {
+    let stores = make(StoreLimits::new()).await;
     let task = stores.first.create(task(replica())).await.unwrap();
     let names = ["z", "a", "ä", "", "m"];
     for name in names {
@@ -258,8 +268,9 @@ pub(crate) async fn a_journal_keeps_its_order_and_ends_with_its_task(make: &Make
     assert_eq!(late.unwrap(), Appended::LeaseLost);
 }
 
-pub(crate) async fn an_expired_lease_is_claimed_and_no_other(make: &MakeStores) {
-    let stores = make(StoreLimits::new());
+/// Checks that an expired lease is claimed and no other.
+pub async fn an_expired_lease_is_claimed_and_no_other(make: &MakeStores) {
+    let stores = make(StoreLimits::new()).await;
     let (old, new) = (replica(), replica());
     let mut created = Vec::new();
     for _ in 0..3 {
@@ -284,8 +295,9 @@ pub(crate) async fn an_expired_lease_is_claimed_and_no_other(make: &MakeStores) 
     }
 }
 
-pub(crate) async fn every_task_is_claimed_by_one_process(make: &MakeStores) {
-    let stores = make(StoreLimits::new());
+/// Checks that every task is claimed by one process.
+pub async fn every_task_is_claimed_by_one_process(make: &MakeStores) {
+    let stores = make(StoreLimits::new()).await;
     let mut created = BTreeSet::new();
     for _ in 0..40 {
         created.insert(stores.first.create(task(replica())).await.unwrap().id);
@@ -319,8 +331,9 @@ pub(crate) async fn every_task_is_claimed_by_one_process(make: &MakeStores) {
     assert_eq!(BTreeSet::from_iter(claimed), created);
 }
 
-pub(crate) async fn a_released_task_is_claimed_at_once(make: &MakeStores) {
-    let stores = make(StoreLimits::new());
+/// Checks that a released task is claimed at once.
+pub async fn a_released_task_is_claimed_at_once(make: &MakeStores) {
+    let stores = make(StoreLimits::new()).await;
     let task = stores.first.create(task(replica())).await.unwrap();
 
     let release = TaskChange::new().fence(task.fence()).release();
@@ -333,8 +346,9 @@ pub(crate) async fn a_released_task_is_claimed_at_once(make: &MakeStores) {
     assert_eq!(late.unwrap(), Updated::LeaseLost);
 }
 
-pub(crate) async fn renewing_returns_lost_and_changed_tasks(make: &MakeStores) {
-    let stores = make(StoreLimits::new());
+/// Checks that renewing returns lost and changed tasks.
+pub async fn renewing_returns_lost_and_changed_tasks(make: &MakeStores) {
+    let stores = make(StoreLimits::new()).await;
     let owner = replica();
     let mut tasks = Vec::new();
     for _ in 0..5 {
@@ -379,8 +393,9 @@ pub(crate) async fn renewing_returns_lost_and_changed_tasks(make: &MakeStores) {
     assert_eq!(none, Renewal::default());
 }
 
-pub(crate) async fn an_expired_record_is_absent_and_then_removed(make: &MakeStores) {
-    let stores = make(StoreLimits::new());
+/// Checks that an expired record is absent and then removed.
+pub async fn an_expired_record_is_absent_and_then_removed(make: &MakeStores) {
+    let stores = make(StoreLimits::new()).await;
     let owner = replica();
     let new = || task(owner).principal("ada").removal_delay(SECOND);
     let forever = stores.first.create(new()).await.unwrap();
@@ -408,8 +423,9 @@ pub(crate) async fn an_expired_record_is_absent_and_then_removed(make: &MakeStor
     assert_eq!(stores.first.remove_expired(2).await.unwrap(), 0);
 }
 
-pub(crate) async fn a_question_is_answered_once_and_its_key_is_not_reused(make: &MakeStores) {
-    let stores = make(StoreLimits::new());
+/// Checks that a question is answered once and its key is not reused.
+pub async fn a_question_is_answered_once_and_its_key_is_not_reused(make: &MakeStores) {
+    let stores = make(StoreLimits::new()).await;
     let task = stores.first.create(task(replica())).await.unwrap();
     let ask = |text| {
         TaskChange::new()
@@ -445,8 +461,9 @@ pub(crate) async fn a_question_is_answered_once_and_its_key_is_not_reused(make: 
     assert!(read(&stores.second, task.id).await.answers.is_empty());
 }
 
-pub(crate) async fn a_cancel_request_is_a_flag(make: &MakeStores) {
-    let stores = make(StoreLimits::new());
+/// Checks that a cancel request is a flag.
+pub async fn a_cancel_request_is_a_flag(make: &MakeStores) {
+    let stores = make(StoreLimits::new()).await;
     let task = stores.first.create(task(replica())).await.unwrap();
 
     let flag = TaskChange::new().request_cancel();
@@ -464,12 +481,13 @@ pub(crate) async fn a_cancel_request_is_a_flag(make: &MakeStores) {
     assert_eq!(again, version);
 }
 
-pub(crate) async fn quotas_apply_to_each_principal(make: &MakeStores) {
+/// Checks that quotas apply to each principal.
+pub async fn quotas_apply_to_each_principal(make: &MakeStores) {
     let limits = StoreLimits::new();
     let limits = limits
         .max_tasks_per_principal(3)
         .max_unfinished_per_principal(2);
-    let stores = make(limits.max_bytes_per_principal(6000));
+    let stores = make(limits.max_bytes_per_principal(6000)).await;
     let new = || task(replica()).principal("ada");
     let create = |new| stores.first.create(new);
     let first = create(new().ttl(SECOND).removal_delay(SECOND))
@@ -505,9 +523,10 @@ pub(crate) async fn quotas_apply_to_each_principal(make: &MakeStores) {
     assert_eq!(read(&stores.second, last.id).await, last);
 }
 
-pub(crate) async fn a_full_store_lets_its_tasks_finish(make: &MakeStores) {
+/// Checks that a full store lets its tasks finish.
+pub async fn a_full_store_lets_its_tasks_finish(make: &MakeStores) {
     let limits = StoreLimits::new().max_tasks(2).max_task_bytes(3000);
-    let stores = make(limits.max_bytes(5100));
+    let stores = make(limits.max_bytes(5100)).await;
     let long = Json::encode(&"x".repeat(900)).unwrap();
     let small = stores.first.create(task(replica())).await.unwrap();
     let large = task(replica()).arguments(long.clone());
@@ -556,8 +575,9 @@ pub(crate) async fn a_full_store_lets_its_tasks_finish(make: &MakeStores) {
     stores.first.create(task(replica())).await.unwrap();
 }
 
-pub(crate) async fn tasks_of_a_principal_are_listed_in_pages(make: &MakeStores) {
-    let stores = make(StoreLimits::new());
+/// Checks that tasks of a principal are listed in pages.
+pub async fn tasks_of_a_principal_are_listed_in_pages(make: &MakeStores) {
+    let stores = make(StoreLimits::new()).await;
     let mut created = Vec::new();
     for number in 0..7 {
         let new = task(replica())
@@ -601,8 +621,9 @@ pub(crate) async fn tasks_of_a_principal_are_listed_in_pages(make: &MakeStores) 
     assert_eq!(stores.first.list("ada", None, 0).await.unwrap().tasks, []);
 }
 
-pub(crate) async fn a_deleted_task_is_gone_with_its_journal(make: &MakeStores) {
-    let stores = make(StoreLimits::new());
+/// Checks that a deleted task is gone with its journal.
+pub async fn a_deleted_task_is_gone_with_its_journal(make: &MakeStores) {
+    let stores = make(StoreLimits::new()).await;
     let entry = JournalEntry::new(JournalKind::Step, "a", json("1"));
     let new = task(replica()).journal_entry(entry);
     let task = stores.first.create(new.clone()).await.unwrap();
@@ -613,9 +634,10 @@ pub(crate) async fn a_deleted_task_is_gone_with_its_journal(make: &MakeStores) {
     assert!(!stores.first.delete(task.id).await.unwrap());
 }
 
-pub(crate) async fn an_absent_task_has_no_effects(make: &MakeStores) {
-    let stores = make(StoreLimits::new());
-    let other = make(StoreLimits::new());
+/// Checks that an absent task has no effects.
+pub async fn an_absent_task_has_no_effects(make: &MakeStores) {
+    let stores = make(StoreLimits::new()).await;
+    let other = make(StoreLimits::new()).await;
     let absent = other.first.create(task(replica())).await.unwrap();
 
     assert_absent(&stores.first, &absent).await;
@@ -624,8 +646,9 @@ pub(crate) async fn an_absent_task_has_no_effects(make: &MakeStores) {
     assert_eq!(stores.first.remove_expired(9).await.unwrap(), 0);
 }
 
-pub(crate) async fn changes_reach_every_process(make: &MakeStores) {
-    let stores = make(StoreLimits::new());
+/// Checks that changes reach every process.
+pub async fn changes_reach_every_process(make: &MakeStores) {
+    let stores = make(StoreLimits::new()).await;
     let mut changes = [stores.first.changes(), stores.second.changes()];
     let task = stores.first.create(task(replica())).await.unwrap();
     expect_hint(&mut changes, task.id, task.version).await;
@@ -641,8 +664,9 @@ pub(crate) async fn changes_reach_every_process(make: &MakeStores) {
     expect_hint(&mut changes, task.id, claimed.version.next()).await;
 }
 
-pub(crate) async fn a_listener_that_is_too_slow_is_told_so(make: &MakeStores) {
-    let stores = make(StoreLimits::new());
+/// Checks that a listener that is too slow is told so.
+pub async fn a_listener_that_is_too_slow_is_told_so(make: &MakeStores) {
+    let stores = make(StoreLimits::new()).await;
     let mut changes = stores.first.changes();
     for _ in 0..50 {
         stores.first.create(task(replica())).await.unwrap();

@@ -1,0 +1,11 @@
+//! The laws of clusters, and two servers, on a real Postgres. Run by `cargo xtask cluster`.
+
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a failed test panics")]
+
+mod fixture;
+mod restart;
+mod tasks;
+
+mod laws {
+    bowline::cluster_laws!(crate::fixture::PostgresFixture);
+}

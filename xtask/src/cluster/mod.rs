@@ -1,0 +1,231 @@
+//! `cargo xtask cluster`: starts Postgres, Redis and NATS in the target folder, and tests the engine crates with them.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+
+use crate::process;
+
+mod control;
+use control::Control;
+
+mod programs;
+
+mod server;
+use server::EngineServer;
+
+/// An engine of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Engine {
+    Postgres,
+    Redis,
+    Nats,
+}
+
+impl Engine {
+    const ALL: [Self; 3] = [Self::Postgres, Self::Redis, Self::Nats];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Postgres => "postgres",
+            Self::Redis => "redis",
+            Self::Nats => "nats",
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|engine| engine.name() == name)
+    }
+
+    /// The crate whose tests need the engine.
+    fn package(self) -> String {
+        format!("bowline-{}", self.name())
+    }
+
+    /// The variable that tests read its URL from.
+    fn variable(self) -> String {
+        format!("BOWLINE_{}_URL", self.name().to_uppercase())
+    }
+}
+
+/// Which engines to start, and what to do with them.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct ClusterOptions {
+    /// All if it is empty.
+    only: BTreeSet<Engine>,
+    /// Keeps the engines running instead of testing.
+    serve: bool,
+    /// Passed to the tests.
+    filter: Vec<String>,
+}
+
+impl ClusterOptions {
+    pub(crate) fn parse(words: &[String]) -> Result<Self, String> {
+        let mut options = Self::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--only" => {
+                    let name = words.next().ok_or("`--only` needs the name of an engine")?;
+                    let engine = Engine::from_name(name);
+                    let engine = engine.ok_or_else(|| format!("unknown engine `{name}`"))?;
+                    options.only.insert(engine);
+                }
+                "--serve" => options.serve = true,
+                word if word.starts_with("--") => {
+                    return Err(format!("unknown option `{word}` of `cluster`"));
+                }
+                _ => options.filter.push(word.clone()),
+            }
+        }
+        Ok(options)
+    }
+
+    fn engines(&self) -> impl Iterator<Item = Engine> {
+        let all = Engine::ALL.into_iter();
+        all.filter(|engine| self.only.is_empty() || self.only.contains(engine))
+    }
+}
+
+/// The outcome of the tests.
+#[derive(Debug)]
+pub(crate) struct ClusterResult {
+    pub(crate) passed: bool,
+    /// The engines that were tested, and those that could not be started.
+    pub(crate) note: String,
+}
+
+/// Starts engines and runs the tests; returns whether they passed and every engine was there.
+pub(crate) fn run(root: &Path, options: &ClusterOptions) -> io::Result<bool> {
+    let (servers, missing) = start(root, options);
+    if options.serve {
+        return serve(servers);
+    }
+    let result = test(root, servers, &missing, &options.filter)?;
+    println!("{}", result.note);
+    Ok(result.passed && missing.is_empty())
+}
+
+/// The step of `ci`: an engine that cannot be installed is named, and is no failure.
+pub(crate) fn run_in_ci(root: &Path) -> io::Result<ClusterResult> {
+    let (servers, missing) = start(root, &ClusterOptions::default());
+    test(root, servers, &missing, &[])
+}
+
+fn start(root: &Path, options: &ClusterOptions) -> (Vec<EngineServer>, Vec<Engine>) {
+    let (mut servers, mut missing) = (Vec::new(), Vec::new());
+    for engine in options.engines() {
+        match EngineServer::start(root, engine) {
+            Ok(server) => {
+                println!("{}: {}", engine.name(), server.url());
+                servers.push(server);
+            }
+            Err(error) => {
+                println!("{} could NOT be started: {error}", engine.name());
+                missing.push(engine);
+            }
+        }
+    }
+    (servers, missing)
+}
+
+fn test(
+    root: &Path,
+    servers: Vec<EngineServer>,
+    missing: &[Engine],
+    filter: &[String],
+) -> io::Result<ClusterResult> {
+    let names = |engines: &mut dyn Iterator<Item = Engine>| -> String {
+        let names: Vec<_> = engines.map(Engine::name).collect();
+        names.join(", ")
+    };
+    let mut note = names(&mut servers.iter().map(EngineServer::engine));
+    if !missing.is_empty() {
+        let missing = names(&mut missing.iter().copied());
+        note.push_str(&format!("; NOT TESTED, could not be started: {missing}"));
+    }
+    if servers.is_empty() {
+        let passed = true;
+        return Ok(ClusterResult { passed, note });
+    }
+    let engines: Vec<_> = servers
+        .iter()
+        .map(|server| (server.engine(), server.url()))
+        .collect();
+    let control = Control::start(servers)?;
+    // The tests that restart an engine run after the others, one at a time.
+    let passes: [&[&str]; 2] = [&["--skip", RESTARTING], &["--test-threads=1", RESTARTING]];
+    let (mut tests, mut passed) = (0, true);
+    for arguments in passes {
+        let mut command = process::cargo(root);
+        // The whole workspace, as the other steps of ci: a part of it would be built with other features, in minutes.
+        command.args(["test", "--workspace", "--all-features", "--no-fail-fast"]);
+        for engine in Engine::ALL {
+            match engines.iter().find(|(started, _)| *started == engine) {
+                Some((_, url)) => command.env(engine.variable(), url),
+                None => command.args(["--exclude", &engine.package()]),
+            };
+        }
+        command.env(CONTROL_VARIABLE, control.address());
+        command
+            .args(["--test", TARGET, "--"])
+            .args(arguments)
+            .args(filter);
+        let captured = process::run_and_capture(&mut command)?;
+        tests += crate::ci::test_lines(&captured.output).count();
+        passed &= captured.end == process::ExitKind::Success;
+    }
+    Ok(ClusterResult {
+        passed: passed && tests > 0,
+        note: format!("{tests} tests of {note}"),
+    })
+}
+
+/// Keeps the engines running until standard input ends.
+fn serve(servers: Vec<EngineServer>) -> io::Result<bool> {
+    for server in &servers {
+        println!("export {}={}", server.engine().variable(), server.url());
+    }
+    let control = Control::start(servers)?;
+    println!("export {CONTROL_VARIABLE}={}", control.address());
+    println!("the engines run until the end of standard input");
+    io::copy(&mut io::stdin(), &mut io::sink())?;
+    Ok(true)
+}
+
+/// The test target of the engine crates, which is not part of `cargo test`.
+pub(crate) const TARGET: &str = "engine";
+/// The module of tests that restart an engine.
+const RESTARTING: &str = "restart::";
+/// The variable that tests read the address from at which they restart an engine.
+const CONTROL_VARIABLE: &str = "BOWLINE_CLUSTER_CONTROL";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &str) -> Result<ClusterOptions, String> {
+        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+        ClusterOptions::parse(&words)
+    }
+
+    #[test]
+    fn all_engines_are_started_unless_some_are_named() {
+        let all: Vec<_> = parse("").unwrap().engines().collect();
+        let some: Vec<_> = parse("--only nats --only redis")
+            .unwrap()
+            .engines()
+            .collect();
+
+        assert_eq!(all, Engine::ALL);
+        assert_eq!(some, [Engine::Redis, Engine::Nats]);
+        assert_eq!(parse("marks").unwrap().filter, ["marks"]);
+    }
+
+    #[test]
+    fn an_unknown_engine_or_option_is_named() {
+        assert!(parse("--only mysql").unwrap_err().contains("`mysql`"));
+        assert!(parse("--only").is_err());
+        assert!(parse("--fast").unwrap_err().contains("`--fast`"));
+    }
+}

@@ -1,0 +1,202 @@
+//! [`EngineServer`]: an engine in the target folder, on a free port.
+
+use std::fs;
+use std::io;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use super::Engine;
+use super::programs;
+use crate::process;
+use crate::server_process::ServerProcess;
+
+/// A running engine. Dropping it kills the process.
+#[derive(Debug)]
+pub(super) struct EngineServer {
+    engine: Engine,
+    port: u16,
+    program: PathBuf,
+    data: PathBuf,
+    user: Option<UnprivilegedUser>,
+    process: Option<ServerProcess>,
+}
+
+impl EngineServer {
+    pub(super) fn start(root: &Path, engine: Engine) -> io::Result<Self> {
+        let target = process::target_folder(root).join("cluster");
+        fs::create_dir_all(&target)?;
+        let (program, data, user) = match engine {
+            Engine::Postgres => prepare_postgres(&target)?,
+            Engine::Redis => (
+                programs::redis(&target)?,
+                empty(&target, "redis-data")?,
+                None,
+            ),
+            Engine::Nats => (programs::nats(&target)?, empty(&target, "nats-data")?, None),
+        };
+        // Another program may take the port before the engine does; then the start fails and says so.
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let mut server = Self {
+            engine,
+            port,
+            program,
+            data,
+            user,
+            process: None,
+        };
+        server.start_again()?;
+        Ok(server)
+    }
+
+    pub(super) fn engine(&self) -> Engine {
+        self.engine
+    }
+
+    pub(super) fn url(&self) -> String {
+        let port = self.port;
+        match self.engine {
+            Engine::Postgres => format!("postgres://bowline@127.0.0.1:{port}/postgres"),
+            Engine::Redis => format!("redis://127.0.0.1:{port}"),
+            Engine::Nats => format!("nats://127.0.0.1:{port}"),
+        }
+    }
+
+    /// Kills the engine, as a crash of its machine would.
+    pub(super) fn stop(&mut self) -> io::Result<()> {
+        self.process = None;
+        // Postgres refuses to start while this file names a process, and a killed one leaves it.
+        match fs::remove_file(self.data.join("postmaster.pid")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Starts the engine on the same port, with the same data.
+    pub(super) fn start_again(&mut self) -> io::Result<()> {
+        // The children of a killed Postgres need a moment to end, and it does not start before.
+        for _ in 0..START_ATTEMPTS {
+            if self.try_start().is_ok() {
+                return Ok(());
+            }
+            thread::sleep(ATTEMPT_INTERVAL);
+        }
+        self.try_start()
+    }
+
+    fn try_start(&mut self) -> io::Result<()> {
+        let mut command = Command::new(&self.program);
+        let port = self.port.to_string();
+        match self.engine {
+            Engine::Postgres => {
+                command.arg("-D").arg(&self.data).args(["-p", &port]);
+                let settings = [
+                    "listen_addresses=127.0.0.1",
+                    "unix_socket_directories=",
+                    "fsync=off",
+                ];
+                command.args(settings.iter().flat_map(|setting| ["-c", setting]));
+            }
+            Engine::Redis => {
+                command.args(["--port", &port, "--bind", "127.0.0.1", "--save", ""]);
+                command
+                    .args(["--appendonly", "no", "--dir"])
+                    .arg(&self.data);
+            }
+            Engine::Nats => {
+                command.args(["-a", "127.0.0.1", "-p", &port, "-js", "-sd"]);
+                command.arg(&self.data);
+            }
+        }
+        if let Some(user) = self.user {
+            user.apply(&mut command);
+        }
+        self.process = Some(ServerProcess::start_at(&mut command, self.port)?);
+        Ok(())
+    }
+}
+
+/// Creates a database cluster, owned by an unprivileged user if this runs as root.
+fn prepare_postgres(target: &Path) -> io::Result<(PathBuf, PathBuf, Option<UnprivilegedUser>)> {
+    let programs = programs::postgres(target)?;
+    let data = empty(target, "postgres-data")?;
+    let user = programs::is_root()
+        .then(UnprivilegedUser::find)
+        .transpose()?;
+    let mut initdb = Command::new(programs.initdb);
+    initdb
+        .arg("-D")
+        .arg(&data)
+        .args(["-U", "bowline", "-A", "trust", "--no-sync"]);
+    initdb
+        .args(["-E", "UTF8", "--locale=C"])
+        .stdout(Stdio::null());
+    if let Some(user) = user {
+        user.own(&data)?;
+        user.apply(&mut initdb);
+    }
+    if !process::run(&mut initdb)? {
+        return Err(io::Error::other("initdb failed"));
+    }
+    Ok((programs.postgres, data, user))
+}
+
+/// Returns an empty folder.
+fn empty(target: &Path, name: &str) -> io::Result<PathBuf> {
+    let folder = target.join(name);
+    match fs::remove_dir_all(&folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    fs::create_dir_all(&folder)?;
+    Ok(folder)
+}
+
+/// A user other than root: Postgres does not run as root.
+#[derive(Clone, Copy, Debug)]
+struct UnprivilegedUser {
+    user: u32,
+    group: u32,
+}
+
+impl UnprivilegedUser {
+    /// Returns the user `postgres`, or `nobody`.
+    fn find() -> io::Result<Self> {
+        let users = fs::read_to_string("/etc/passwd")?;
+        let find = |name: &str| {
+            let line = users
+                .lines()
+                .find(|line| line.split(':').next() == Some(name))?;
+            let mut fields = line.split(':').skip(2);
+            let user = fields.next()?.parse().ok()?;
+            let group = fields.next()?.parse().ok()?;
+            Some(Self { user, group })
+        };
+        let found = find("postgres").or_else(|| find("nobody"));
+        found.ok_or_else(|| io::Error::other("found no unprivileged user for Postgres"))
+    }
+
+    #[cfg(unix)]
+    fn own(self, folder: &Path) -> io::Result<()> {
+        std::os::unix::fs::chown(folder, Some(self.user), Some(self.group))
+    }
+
+    #[cfg(unix)]
+    fn apply(self, command: &mut Command) {
+        use std::os::unix::process::CommandExt as _;
+        command.uid(self.user).gid(self.group);
+    }
+
+    #[cfg(not(unix))]
+    fn own(self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    #[cfg(not(unix))]
+    fn apply(self, _: &mut Command) {}
+}
+
+const START_ATTEMPTS: usize = 20;
+const ATTEMPT_INTERVAL: Duration = Duration::from_millis(250);
