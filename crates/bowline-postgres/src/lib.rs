@@ -93,14 +93,6 @@ impl Postgres {
     pub fn messages(&self) -> impl ReplicaMessages + use<> {
         PostgresMessages::new(self.database.clone(), self.replica)
     }
-
-    /// Returns the store of tasks, for [`Tasks::new`](bowline_tasks::Tasks::new).
-    #[cfg(feature = "tasks")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "tasks")))]
-    #[must_use]
-    pub fn tasks(&self) -> PostgresTaskStore {
-        PostgresTaskStore::new(self.database.clone())
-    }
 }
 
 impl From<Postgres> for Cluster {
