@@ -1,13 +1,12 @@
-//! An MCP server in an axum application, behind CORS and body-limit middleware, with a readiness route and shutdown.
+//! An MCP server in an axum application, behind CORS and body-limit middleware, with routes for probes and shutdown.
 //!
 //! `cargo run --example axum` listens on `http://127.0.0.1:8000/mcp`, or on the address in its first argument, with one
-//! tool, `add`. `/ready` returns 200 until the server shuts down, as after Ctrl-C.
+//! tool, `add`. `/ready` returns 200 until the server shuts down, as after Ctrl-C; `/live` as long as it answers.
 
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::{Method, StatusCode};
-use axum::routing::get;
+use axum::http::Method;
 use bowline::http::HttpService;
 use bowline::http::server::SourcePolicy;
 use bowline::{CallToolResult, Server, Tool};
@@ -24,8 +23,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     eprintln!("listening on http://{}/mcp", listener.local_addr()?);
     let stop = async move {
         let _ = tokio::signal::ctrl_c().await;
-        // Ends subscriptions and lets handlers finish, so that axum's graceful shutdown does not wait for them.
+        // Ends subscriptions and lets handlers finish, so that axum's graceful shutdown does not wait for them. At
+        // SIGTERM, `drain` would first take requests until a load balancer has noticed.
         mcp.shut_down(Duration::from_secs(5));
+        mcp.drained().await;
     };
     axum::serve(listener, app)
         .with_graceful_shutdown(stop)
@@ -53,16 +54,10 @@ fn application() -> (Router, HttpService) {
         .allow_methods([Method::GET, Method::POST, Method::DELETE])
         .allow_headers(Any);
 
-    let ready = mcp.clone();
-    let readiness = move || async move {
-        match ready.is_ready() {
-            true => StatusCode::OK,
-            false => StatusCode::SERVICE_UNAVAILABLE,
-        }
-    };
     let app = Router::new()
         .route_service("/mcp", mcp.clone())
-        .route("/ready", get(readiness))
+        .route_service("/live", mcp.liveness())
+        .route_service("/ready", mcp.readiness())
         .layer(RequestBodyLimitLayer::new(1024 * 1024))
         .layer(cors);
     (app, mcp)
@@ -74,7 +69,7 @@ const PAGE: &str = "https://app.example";
 mod tests {
     use super::*;
     use axum::body::Body;
-    use axum::http::{Request, Response};
+    use axum::http::{Request, Response, StatusCode};
     use http_body_util::BodyExt;
     use tower_service::Service;
 

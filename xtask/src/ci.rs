@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::process::{self, ExitKind};
 use crate::{
-    api, bench, cluster, conformance, deny, docs, docs_rs, interop, msrv, mutants, package, semver,
-    sentences, tidy, typos,
+    api, bench, cluster, conformance, deny, docs, docs_rs, interop, msrv, mutants, otel, package,
+    semver, sentences, tidy, typos,
 };
 
 /// Which steps to run, and whether to continue after a failure.
@@ -406,6 +406,10 @@ fn run_docs(root: &Path) -> StepResult {
     StepResult::of(docs::run(root))
 }
 
+fn run_otel(root: &Path) -> StepResult {
+    StepResult::of(otel::run(root))
+}
+
 fn run_interop(root: &Path) -> StepResult {
     let results = interop::ResultsMode::Compare;
     StepResult::of(Ok(interop::run(root, interop::Peers::Sdks, results)))
@@ -431,6 +435,7 @@ const STEPS: [(&str, Step); 22] = [
     ("fmt", fmt),
     ("tidy", run_tidy),
     ("typos", run_typos),
+    ("otel", run_otel),
     (DENY, run_deny),
     ("clippy", clippy),
     ("features", features),

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use crate::{
     api, bench, ci, cluster, conformance, crash, deny, docs, fuzz, hunt, interop, msrv, mutants,
-    package, pictures, semver, tidy, typos,
+    otel, package, pictures, semver, tidy, typos,
 };
 
 /// Parses `words` and runs the command; fails if the command or one of its checks does.
@@ -25,6 +25,7 @@ pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
         }
         Ok(Command::Api(mode)) => reported("api", api::run(&workspace_root(), mode)),
         Ok(Command::Typos) => reported("typos", typos::run(&workspace_root())),
+        Ok(Command::Otel) => reported("otel", otel::run(&workspace_root())),
         Ok(Command::Docs) => reported("docs", docs::run(&workspace_root())),
         Ok(Command::Package(mode)) => reported("package", package::run(&workspace_root(), mode)),
         Ok(Command::Pictures { only }) => {
@@ -77,6 +78,7 @@ enum Command {
     Sweep { options: Vec<String> },
     Api(api::ApiMode),
     Typos,
+    Otel,
     Deny,
     Docs,
     Package(package::PackageMode),
@@ -114,6 +116,8 @@ impl Command {
             "api" => Err("`api` takes only `--bless`".to_owned()),
             "typos" if rest.is_empty() => Ok(Self::Typos),
             "typos" => Err("`typos` takes no arguments".to_owned()),
+            "otel" if rest.is_empty() => Ok(Self::Otel),
+            "otel" => Err("`otel` takes no arguments".to_owned()),
             "deny" if rest.is_empty() => Ok(Self::Deny),
             "deny" => Err("`deny` takes no arguments".to_owned()),
             "docs" if rest.is_empty() => Ok(Self::Docs),
@@ -143,8 +147,13 @@ impl Command {
             "hunt" => hunt::HuntOptions::parse(rest).map(Self::Hunt),
             "interop" if rest.is_empty() => Ok(Self::Interop(interop::Peers::Sdks)),
             "interop" if rest == ["--real"] => Ok(Self::Interop(interop::Peers::Real)),
+            "interop" if rest == ["--real-tool"] => Ok(Self::Interop(interop::Peers::RealTool)),
             "interop" if rest == ["--mock"] => Ok(Self::Interop(interop::Peers::Mocked)),
-            "interop" => Err("`interop` takes only `--mock` or `--real`".to_owned()),
+            "interop" if rest == ["--trace"] => Ok(Self::Interop(interop::Peers::Traced)),
+            "interop" => {
+                let options = "`--mock`, `--real`, `--real-tool` or `--trace`";
+                Err(format!("`interop` takes only {options}"))
+            }
             "fuzz" => parse_fuzz(rest),
             other => Err(format!("unknown command `{other}`")),
         }
@@ -181,16 +190,18 @@ Usage: cargo xtask <command>
 
   ci [--skip STEP]… [--keep-going]   all checks, in order; `deny`, `packages`, `semver`, `docs`, `counts` and
                                      `real` with --all only
-                                     steps: fmt, tidy, typos, deny, clippy, features, test, hostile, doc, package,
-                                     packages, msrv, api, semver, docs, no-legacy, counts, conformance, interop, real,
-                                     cluster, mutants
+                                     steps: fmt, tidy, typos, otel, deny, clippy, features, test, hostile, doc,
+                                     package, packages, msrv, api, semver, docs, no-legacy, counts, conformance,
+                                     interop, real, cluster, mutants
   tidy                               the house rules that a text search can check
   typos                              spelling (Python)
+  otel                               the names of telemetry against the published conventions (Python)
   api [--bless]                      the public API against its committed text in api/, or write that text
   deny                               licenses, sources and bans of dependencies, and advisories if there is a network
   docs                               the guide in docs/ as HTML (mdBook)
   package [--build]                  packages the published crates, and builds them from their packages
-  pictures [NAME]…                   terminal sessions of the command for the guide, as SVG (tmux)
+  pictures [NAME]… [FOLDER/]         terminal sessions of the command for the guide, as SVG (tmux); of a program in
+                                     FOLDER, or of one that is built
   msrv                               builds with the oldest supported Rust, if it is installed
   semver [REVISION]                  the public API against that of a revision, or of the last release
   mutants [NAME]…                    planted bugs; the test of each must fail
@@ -207,10 +218,12 @@ Usage: cargo xtask <command>
         [--lease-ms N]
   interop                            other SDKs, as servers and as clients (npm and Python)
   interop --mock                     only a recording of two SDKs, served to their clients
+  interop --trace                    only one trace through SDKs, bridge and server
   interop --real                     published programs, unmodified (npm, Python and git)
+  interop --real-tool                only the command `bowline` with the published reference servers
   fuzz TARGET [--seconds N]          random input for one decoder (nightly and cargo-fuzz)
                                      targets: json, message, sse, headers, admission, mux, challenge, jws, jwks,
-                                     callback";
+                                     callback, recording, host_config";
 
 #[cfg(test)]
 mod tests {
@@ -267,7 +280,10 @@ mod tests {
 
         assert_eq!(parse("interop"), command(interop::Peers::Sdks));
         assert_eq!(parse("interop --real"), command(interop::Peers::Real));
+        let real_tool = command(interop::Peers::RealTool);
+        assert_eq!(parse("interop --real-tool"), real_tool);
         assert_eq!(parse("interop --mock"), command(interop::Peers::Mocked));
+        assert_eq!(parse("interop --trace"), command(interop::Peers::Traced));
         assert!(parse("interop --reel").is_err());
     }
 

@@ -57,7 +57,7 @@ fn missing_tool() -> Option<&'static str> {
 
 pub(crate) const DEFAULT_SECONDS: u64 = 60;
 
-const TARGETS: [&str; 11] = [
+const TARGETS: [&str; 12] = [
     "json",
     "message",
     "sse",
@@ -69,6 +69,7 @@ const TARGETS: [&str; 11] = [
     "jwks",
     "callback",
     "recording",
+    "host_config",
 ];
 
 #[cfg(test)]

@@ -45,6 +45,8 @@ mod markdown;
 
 mod msrv;
 
+mod otel;
+
 mod package;
 
 mod pictures;

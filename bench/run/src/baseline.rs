@@ -1,7 +1,7 @@
 //! Compares the instructions and allocations of one message of each kind with the committed baseline.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
@@ -46,29 +46,36 @@ type Counts = BTreeMap<String, Count>;
 
 /// Counts each case in a short and a long run, on all cores in parallel.
 fn count() -> Counts {
-    let program = machine::program_folder().join("bench-counts");
-    let output = Command::new(&program)
-        .output()
-        .expect("failed to run `bench-counts`");
-    let names = String::from_utf8_lossy(&output.stdout).into_owned();
-    let waiting = Mutex::new(names.lines().collect::<Vec<&str>>());
+    let programs = ["bench-counts", "bench-telemetry"];
+    let cases = programs.into_iter().flat_map(cases_of);
+    let waiting = Mutex::new(cases.collect::<Vec<(PathBuf, String)>>());
     let counted = Mutex::new(Counts::new());
     std::thread::scope(|scope| {
         for worker in 0..machine::cores() {
-            let (waiting, counted, program) = (&waiting, &counted, &program);
+            let (waiting, counted) = (&waiting, &counted);
             scope.spawn(move || {
                 let next = || waiting.lock().ok()?.pop();
-                while let Some(name) = next() {
-                    let total = |times| total(program, name, times, worker);
+                while let Some((program, name)) = next() {
+                    let total = |times| total(&program, &name, times, worker);
                     let count = Count::per_unit(total(SHORT), total(LONG), LONG - SHORT);
                     if let Ok(mut counted) = counted.lock() {
-                        counted.insert(name.to_owned(), count);
+                        counted.insert(name, count);
                     }
                 }
             });
         }
     });
     counted.into_inner().unwrap_or_default()
+}
+
+/// Returns the cases of a program.
+fn cases_of(program: &str) -> Vec<(PathBuf, String)> {
+    let path = machine::program_folder().join(program);
+    let output = Command::new(&path).output();
+    let output = output.unwrap_or_else(|error| panic!("failed to run `{program}`: {error}"));
+    let names = String::from_utf8_lossy(&output.stdout).into_owned();
+    let cases = names.lines().map(|name| (path.clone(), name.to_owned()));
+    cases.collect()
 }
 
 fn total(program: &Path, name: &str, times: u64, worker: usize) -> Totals {

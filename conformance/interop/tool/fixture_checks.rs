@@ -223,7 +223,9 @@ fn doctor(tool: &Tool) -> Result<Outcome> {
 
 /// Runs the doctor, which must find no error and know the version of the mode.
 pub(crate) fn examine(tool: &Tool, options: &[&str]) -> Result<Outcome> {
-    let options = [&["--json", "--max-time", "80s"], options].concat();
+    // Of a server that starts slowly the doctor does not examine every version; on a busy machine all of them do.
+    let patient = ["--json", "--max-time", "80s", "--slow-start", "60s"];
+    let options = [&patient, options].concat();
     let examined = tool.run_without_version("doctor", &options)?;
     let report = examined.json()?;
     let findings = report["findings"].as_array().into_iter().flatten();

@@ -1,7 +1,7 @@
 //! [`Bridge`]: answers the requests of clients by asking servers.
 
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bowline::exchange::{
@@ -12,6 +12,7 @@ use bowline::http::server::HttpService;
 use bowline::layer::ProgressHeartbeat;
 use bowline::seal::Sealer;
 use bowline::server::WireService;
+use bowline::telemetry::Telemetry;
 use bowline::types::Implementation;
 use bowline::{Context, Json, Result};
 use bowline_core::json::Object;
@@ -95,6 +96,8 @@ struct BridgeInner {
     modern: ModernCalls,
     heartbeat: Option<ProgressHeartbeat>,
     catalog: ToolCatalog,
+    /// Shared with the targets.
+    telemetry: Arc<OnceLock<Telemetry>>,
 }
 
 /// What is behind a bridge.
@@ -196,6 +199,10 @@ impl Bridge {
             ),
             None => Sealer::random(),
         };
+        let telemetry = Arc::<OnceLock<Telemetry>>::default();
+        let of_targets = telemetry.clone();
+        let target =
+            move |server: &UpstreamConfig| Ok(target(server)?.with_telemetry(of_targets.clone()));
         let inner = BridgeInner {
             behind: Behind::Many(Servers::new(config, Box::new(target))?),
             identity: identity(settings.name.as_deref()),
@@ -206,6 +213,7 @@ impl Bridge {
                 ProgressHeartbeat::new().after(after).limit(limit)
             }),
             catalog: ToolCatalog::default(),
+            telemetry,
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -241,6 +249,29 @@ impl Bridge {
                 "the bridge was not created from a configuration; use `Bridge::from_config`",
             )),
         }
+    }
+
+    /// Records spans and metrics of the requests of clients, and of those to the servers, and passes the trace context
+    /// on: the span of the bridge is between that of the client and that of the server. A bridge has one telemetry, the
+    /// first that is set; connections that are open already are not observed.
+    ///
+    /// A [`Telemetry`] is created with the feature `otel` of the crate `bowline`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::telemetry::Telemetry;
+    /// use bowline_bridge::{Bridge, Target};
+    ///
+    /// fn observed(telemetry: Telemetry) -> Bridge {
+    ///     Bridge::new(Target::http("https://search.example/mcp")).telemetry(telemetry)
+    /// }
+    /// ```
+    #[must_use]
+    pub fn telemetry(self, telemetry: Telemetry) -> Self {
+        // Fails if there is one already.
+        let _ = self.inner.telemetry.set(telemetry);
+        self
     }
 
     /// Returns what the bridge holds now.
@@ -403,13 +434,16 @@ impl BridgeBuilder {
         let sealer = self.sealer.unwrap_or_else(Sealer::random);
         let limit = self.heartbeat_limit.unwrap_or(Duration::MAX);
         let heartbeat = |after| ProgressHeartbeat::new().after(after).limit(limit);
+        let telemetry = Arc::<OnceLock<Telemetry>>::default();
+        let target = self.target.with_telemetry(telemetry.clone());
         let inner = BridgeInner {
-            behind: Behind::One(Upstream::new(self.target, self.upstream)),
+            behind: Behind::One(Upstream::new(target, self.upstream)),
             identity: identity(None),
             versions: Dialects::all(),
             modern: ModernCalls::new(sealer, self.park),
             heartbeat: self.heartbeat.map(heartbeat),
             catalog: ToolCatalog::default(),
+            telemetry,
         };
         Bridge {
             inner: Arc::new(inner),
@@ -517,6 +551,15 @@ impl Responder for Bridge {
         if let Some(front) = state.and_then(ConnectionState::get::<FrontConnection>) {
             front.notify(notification);
         }
+    }
+
+    fn telemetry(&self) -> Option<&Telemetry> {
+        self.inner.telemetry.get()
+    }
+
+    /// Calls of modern clients to legacy servers: they may be parked, and wait for a retry.
+    fn open_calls(&self) -> usize {
+        self.inner.modern.open_calls()
     }
 }
 

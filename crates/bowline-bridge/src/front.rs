@@ -96,28 +96,21 @@ impl FrontConnection {
     }
 }
 
-/// The way to a legacy client outside of its requests: the context in which the bridge answers its subscription to
-/// list changes, which exists as long as the client is connected.
+/// The way to a legacy client outside of its requests: the contexts in which the bridge answers its subscriptions. That
+/// to list changes is the first, and exists as long as the client is connected.
 #[derive(Default)]
 pub(crate) struct Outlet {
-    current: watch::Sender<Option<NumberedContext>>,
+    /// By the order in which they were opened.
+    contexts: watch::Sender<BTreeMap<u64, Context>>,
     opened: AtomicU64,
 }
 
-#[derive(Clone)]
-struct NumberedContext {
-    number: u64,
-    cx: Context,
-}
-
 impl Outlet {
-    /// Uses this context until the guard is dropped, or a later context replaces it.
+    /// Adds a context until the guard is dropped. The first one is used.
     pub(crate) fn open(self: &Arc<Self>, cx: &Context) -> OpenOutlet {
         let number = self.opened.fetch_add(1, Ordering::Relaxed);
-        self.current.send_replace(Some(NumberedContext {
-            number,
-            cx: cx.clone(),
-        }));
+        self.contexts
+            .send_modify(|contexts| drop(contexts.insert(number, cx.clone())));
         OpenOutlet {
             outlet: self.clone(),
             number,
@@ -128,16 +121,23 @@ impl Outlet {
 impl AskClient for Outlet {
     fn ask(&self, question: RawInputRequest) -> BoxFuture<'_, Outcome> {
         Box::pin(async move {
-            let mut contexts = self.current.subscribe();
-            let connected = async { contexts.wait_for(Option::is_some).await.ok()?.clone() };
+            let mut contexts = self.contexts.subscribe();
+            let connected = async {
+                let contexts = contexts.wait_for(|contexts| !contexts.is_empty()).await;
+                contexts.ok()?.first_key_value().map(|(_, cx)| cx.clone())
+            };
             match tokio::time::timeout(CONNECT_TIME, connected).await {
-                Ok(Some(NumberedContext { cx, .. })) => ask_in(&cx, question).await,
+                Ok(Some(cx)) => ask_in(&cx, question).await,
                 _ => Err(RpcError::new(
                     ErrorCode::INTERNAL_ERROR,
                     "the client cannot be asked outside of a call",
                 )),
             }
         })
+    }
+
+    fn is_ready(&self) -> bool {
+        !self.contexts.borrow().is_empty()
     }
 }
 
@@ -148,28 +148,50 @@ pub(crate) struct OpenOutlet {
 }
 
 impl OpenOutlet {
-    /// Returns whether no later context has replaced this one.
+    /// Returns whether this context is the one that is used.
     pub(crate) fn is_current(&self) -> bool {
-        let current = self.outlet.current.borrow();
-        current
-            .as_ref()
-            .is_some_and(|current| current.number == self.number)
+        let contexts = self.outlet.contexts.borrow();
+        contexts
+            .first_key_value()
+            .is_some_and(|(first, _)| *first == self.number)
     }
 }
 
 impl Drop for OpenOutlet {
     fn drop(&mut self) {
-        self.outlet.current.send_if_modified(|current| {
-            let is_ours = current
-                .as_ref()
-                .is_some_and(|current| current.number == self.number);
-            if is_ours {
-                *current = None;
-            }
-            is_ours
-        });
+        let mut removed = None;
+        self.outlet
+            .contexts
+            .send_modify(|contexts| removed = contexts.remove(&self.number));
+        drop(removed); // not under the lock
     }
 }
 
 /// How long a question waits for the client to be ready.
 const CONNECT_TIME: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use bowline::Json;
+    use bowline::exchange::{Caller, Dialect, Request};
+
+    use super::*;
+    use crate::parked::KeptNotifications;
+
+    #[test]
+    fn the_end_of_a_later_subscription_leaves_the_way_of_the_first() {
+        let caller = Arc::new(Caller::new(Dialect::of("2025-11-25").unwrap()));
+        let request = Request::new("subscriptions/listen", Json::empty_object(), caller);
+        let cx = Context::new(1.into(), &request, Arc::<KeptNotifications>::default());
+        let outlet = Arc::new(Outlet::default());
+        let lists = outlet.open(&cx);
+
+        let resource = outlet.open(&cx);
+        assert!(lists.is_current() && !resource.is_current());
+        drop(resource);
+
+        assert!(lists.is_current() && outlet.is_ready());
+        drop(lists);
+        assert!(!outlet.is_ready());
+    }
+}

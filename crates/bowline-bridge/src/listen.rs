@@ -14,18 +14,19 @@ use crate::upstream::Upstream;
 /// Forwards `subscriptions/listen`. For a legacy client it is the bridge's own request, as long as the client is
 /// connected.
 pub(crate) async fn listen(upstream: &Upstream, request: Request, cx: &Context) -> Outcome {
+    let is_legacy_client = !request.caller.dialect.is_modern();
+    let front = FrontConnection::of(cx).filter(|_| is_legacy_client);
+    // Before the server is connected, which may then ask at once.
+    let outlet = front.map(|front| front.outlet(upstream.id()).open(cx));
     let lease = upstream.lease(&request, cx).await?;
     let connection = open_connection(&lease)?;
     let _log_level = connection.set_log_level(&request.caller).await;
-    let is_legacy_client = !request.caller.dialect.is_modern();
     let request = upstream_request(connection, request);
     // No timeout: a subscription may be silent for days.
     let mut relay = Relay::open(connection.channel(), request, CallOptions::default());
-    let front = FrontConnection::of(cx).filter(|_| is_legacy_client);
-    let Some(front) = front else {
+    let Some(outlet) = outlet else {
         return outcome(upstream, lease.attempt(), relay.answer(cx).await);
     };
-    let outlet = front.outlet(upstream.id()).open(cx);
     tokio::select! {
         answer = relay.answer(cx) => outcome(upstream, lease.attempt(), answer),
         () = pass_unsolicited(connection.channel().unsolicited(), &outlet, cx) => {

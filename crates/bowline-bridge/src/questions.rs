@@ -6,7 +6,7 @@
 //! ```text
 //! question ─┬─ it names a task ───────────────────────────▶ the client of that task
 //!           ├─ the transport knows the call ─────────────▶ the client of that call
-//!           ├─ the connection belongs to one client ─────▶ that client
+//!           ├─ the connection belongs to one client ─────▶ that client, outside of its calls
 //!           ├─ other calls are in flight ────────────────▶ refused
 //!           ├─ it may be about a call that was abandoned ▶ refused
 //!           └─ no call is in flight ─────────────────────▶ held for the next call, for a while
@@ -20,6 +20,7 @@ use bowline::exchange::{
     BoxFuture, InputKind, Notification, NotifiedContext, Outcome, Params, RawInputRequest, Request,
     Responder,
 };
+use bowline::telemetry::Telemetry;
 use bowline::{Context, ErrorCode, Json, RequestId, RpcError};
 use tokio::sync::oneshot;
 
@@ -29,6 +30,11 @@ use crate::tasks::related_task;
 pub(crate) trait AskClient: Send + Sync + 'static {
     /// Returns the answer. Dropping the future withdraws the question.
     fn ask(&self, question: RawInputRequest) -> BoxFuture<'_, Outcome>;
+
+    /// Returns whether it can be asked now, and not only later.
+    fn is_ready(&self) -> bool {
+        true
+    }
 }
 
 /// The questions of one connection to an upstream, and who can answer them.
@@ -164,9 +170,11 @@ impl Questions {
             return Placed::Client(client.clone());
         }
         if let Some(owner) = &self.owner {
-            // A call of the same client is the better way: its stream is open.
-            let call = state.calls.values().next_back();
-            return Placed::Client(call.unwrap_or(owner).clone());
+            // Not in one of its calls: the question may be about any of them, and would end with that one. If there is no
+            // other way to the client yet, a call is better than a wait.
+            let call = || state.calls.values().next_back();
+            let client = (!owner.is_ready()).then(call).flatten();
+            return Placed::Client(client.unwrap_or(owner).clone());
         }
         // Roots are those of the client, whatever call they are about.
         if kind != InputKind::Roots && (within.is_some() || state.has_abandoned) {
@@ -281,6 +289,14 @@ impl Responder for UpstreamHost {
     }
 
     fn notified(&self, _: &Notification, _: &NotifiedContext) {}
+
+    fn telemetry(&self) -> Option<&Telemetry> {
+        None
+    }
+
+    fn open_calls(&self) -> usize {
+        0
+    }
 }
 
 /// A client of the legacy era, which is asked with a request while the bridge answers a request of its own.
@@ -306,3 +322,50 @@ fn refused(why: &str) -> RpcError {
 const HOLD_TIME: Duration = Duration::from_secs(30);
 /// How many questions of one connection are held.
 const MAX_HELD: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    /// A client that answers with its name.
+    struct NamedClient(&'static str, AtomicBool);
+
+    impl AskClient for NamedClient {
+        fn ask(&self, _: RawInputRequest) -> BoxFuture<'_, Outcome> {
+            Box::pin(async { Ok(Json::encode(self.0).unwrap()) })
+        }
+
+        fn is_ready(&self) -> bool {
+            self.1.load(Ordering::Relaxed)
+        }
+    }
+
+    fn client(name: &'static str) -> Arc<NamedClient> {
+        Arc::new(NamedClient(name, AtomicBool::new(true)))
+    }
+
+    async fn asked(questions: &Questions, within: Option<i64>) -> String {
+        let question = RawInputRequest::new(InputKind::Elicitation, None);
+        let answer = questions.answer(within.map(RequestId::from), question);
+        answer.await.unwrap().decode().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_question_that_names_no_call_does_not_depend_on_one_of_several() {
+        let owner = client("owner");
+        let questions = Questions::new("upstream".into(), 4, Some(owner.clone()));
+        let [_first, _second] = [(7, "first"), (8, "second")].map(|(id, name)| {
+            let id = RequestId::from(id);
+            let ((), registered) = questions.register(client(name), || (), |()| Some(id));
+            registered
+        });
+
+        assert_eq!(asked(&questions, None).await, "owner");
+        assert_eq!(asked(&questions, Some(7)).await, "first");
+
+        owner.1.store(false, Ordering::Relaxed);
+        assert_eq!(asked(&questions, None).await, "second");
+    }
+}

@@ -1,10 +1,11 @@
 //! [`Target`]: how a bridge connects to a server.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bowline::client::ClientBuilder;
 use bowline::exchange::Principal;
+use bowline::telemetry::Telemetry;
 use bowline::wire::Command;
 use bowline::{Client, Error, Result};
 
@@ -121,6 +122,19 @@ impl Target {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Gives the connections the telemetry that is set when they are opened.
+    pub(crate) fn with_telemetry(mut self, telemetry: Arc<OnceLock<Telemetry>>) -> Self {
+        let connect = self.connect;
+        self.connect = Arc::new(move |client| {
+            let builder = connect(client)?;
+            Ok(match telemetry.get() {
+                Some(telemetry) => builder.telemetry(telemetry.clone()),
+                None => builder,
+            })
+        });
+        self
     }
 
     pub(crate) fn connect(&self, client: &FrontClient) -> Result<ClientBuilder> {

@@ -77,6 +77,9 @@ impl Failure {
             let target = visible(target);
             failure.message = format!("failed to connect to {target}: {}", failure.message);
         }
+        failure.advice.get_or_insert_with(|| {
+            "`bowline doctor` with the same server, which finds out why".to_owned()
+        });
         failure
     }
 
@@ -112,7 +115,7 @@ impl fmt::Display for Failure {
 }
 
 /// Returns the text of an error and of its causes.
-fn chain(error: &(dyn StdError + 'static)) -> String {
+pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut text = match error.downcast_ref::<Failure>() {
         Some(failure) => failure.message.clone(),
         None => error.to_string(),

@@ -39,7 +39,12 @@ mod failure;
 
 pub mod fixture;
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
+
 mod hosts;
+
+mod https;
 
 mod interrupt;
 
@@ -94,6 +99,8 @@ mod tap;
 mod target;
 
 mod tasks;
+
+pub mod telemetry;
 
 mod timeline_view;
 
@@ -162,9 +169,8 @@ fn dispatch(command: CliCommand) -> Result<Exit, Failure> {
         }),
         CliCommand::Doctor(options) => block_on(async move { doctor::run(&options).await }),
         CliCommand::New(options) => new_project::run(&options),
-        CliCommand::ServeDemo(transport) => block_on(async move {
-            let served = serve::serve(transport).await;
-            served.map_err(|error| Failure::other("failed to serve").caused_by(error))?;
+        CliCommand::ServeDemo(transport, telemetry) => block_on(async move {
+            serve::run(transport, &telemetry).await?;
             Ok(Exit::Success)
         }),
         CliCommand::Mock(options) => block_on(async move { options.run().await }),

@@ -1,6 +1,7 @@
 //! Parses the command line.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
@@ -26,6 +27,8 @@ use crate::shell::{CompletionsOptions, ManOptions};
 use crate::show::ShowOptions;
 use crate::tap::{GuardOptions, TapOptions};
 use crate::tasks::TasksOptions;
+use crate::telemetry::TelemetryOptions;
+use crate::values::parse_delay;
 use crate::watch::WatchOptions;
 
 /// A parsed command.
@@ -55,7 +58,7 @@ pub(crate) enum CliCommand {
     Demo(OutputFormat),
     Doctor(Box<DoctorOptions>),
     New(NewOptions),
-    ServeDemo(ServeTransport),
+    ServeDemo(ServeTransport, Box<TelemetryOptions>),
 }
 
 /// The output format of `bowline demo`.
@@ -76,9 +79,11 @@ pub(crate) enum ServeTransport {
     Stdio {
         /// Whether to report events and counters on stderr.
         report: bool,
+        grace: Option<Duration>,
     },
     Http {
         port: u16,
+        drain: DrainOptions,
     },
 }
 
@@ -114,7 +119,9 @@ impl CliCommand {
             Some(Command::Demo(demo)) => Self::Demo(demo.format()),
             Some(Command::Doctor(options)) => Self::Doctor(options),
             Some(Command::New(options)) => Self::New(options),
-            Some(Command::ServeDemo(serve)) => Self::ServeDemo(serve.transport()),
+            Some(Command::ServeDemo(serve)) => {
+                Self::ServeDemo(serve.transport(), Box::new(serve.telemetry))
+            }
             Some(Command::Bridge(options)) => {
                 let plan = options.plan().map_err(|why| invalid("bridge", &why))?;
                 Self::Bridge(Box::new(plan))
@@ -139,6 +146,10 @@ fn with_advice(mut error: clap::Error) -> clap::Error {
     let what = what.lines().next().unwrap_or_default();
     let what = what.strip_prefix("error: ").unwrap_or(what);
     match error.kind() {
+        // With the name that was meant.
+        ErrorKind::InvalidSubcommand if error.get(ContextKind::SuggestedSubcommand).is_some() => {
+            error
+        }
         ErrorKind::InvalidSubcommand => {
             let what = format!("{what}\n\n{EXAMPLES}");
             Options::command().error(ErrorKind::InvalidSubcommand, what)
@@ -233,6 +244,21 @@ struct ServeOptions {
     /// Report received cancellations and the counters on stderr (stdio only).
     #[arg(long)]
     report: bool,
+    #[command(flatten)]
+    drain: DrainOptions,
+    #[command(flatten)]
+    telemetry: TelemetryOptions,
+}
+
+/// How a server ends after SIGTERM.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
+pub(crate) struct DrainOptions {
+    /// How long new requests are still taken after SIGTERM, until load balancers have noticed (HTTP only) [default: 5s].
+    #[arg(long, value_name = "TIME", value_parser = parse_delay)]
+    pub(crate) drain_delay: Option<Duration>,
+    /// How long running requests may go on after that [default: 20s].
+    #[arg(long, value_name = "TIME", value_parser = parse_delay)]
+    pub(crate) grace: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -244,9 +270,13 @@ enum Transport {
 impl ServeOptions {
     fn transport(&self) -> ServeTransport {
         match self.transport {
-            Transport::Http => ServeTransport::Http { port: self.port },
+            Transport::Http => ServeTransport::Http {
+                port: self.port,
+                drain: self.drain,
+            },
             Transport::Stdio => ServeTransport::Stdio {
                 report: self.report,
+                grace: self.drain.grace,
             },
         }
     }
@@ -292,13 +322,23 @@ mod tests {
         );
         assert_eq!(
             parse("serve-demo --port 80 --transport http"),
-            Ok(CliCommand::ServeDemo(ServeTransport::Http { port: 80 }))
+            Ok(CliCommand::ServeDemo(
+                ServeTransport::Http {
+                    port: 80,
+                    drain: DrainOptions::default()
+                },
+                Box::default()
+            ))
         );
         assert_eq!(
             parse("serve-demo"),
-            Ok(CliCommand::ServeDemo(ServeTransport::Stdio {
-                report: false
-            }))
+            Ok(CliCommand::ServeDemo(
+                ServeTransport::Stdio {
+                    report: false,
+                    grace: None
+                },
+                Box::default()
+            ))
         );
         assert_eq!(parse(""), Ok(CliCommand::Help));
     }
@@ -327,7 +367,15 @@ mod tests {
 
     #[test]
     fn unknown_arguments_are_named_in_the_error() {
-        assert!(parse("dance").unwrap_err().contains("'dance'"));
+        let unknown = parse("dance").unwrap_err();
+        assert!(unknown.contains("'dance'"), "{unknown}");
+        assert!(unknown.contains("Examples:"), "{unknown}");
+        let mistyped = parse("lss").unwrap_err();
+        assert!(
+            mistyped.contains("a similar subcommand exists: 'ls'"),
+            "{mistyped}"
+        );
+        assert!(!mistyped.contains("Examples:"), "{mistyped}");
         assert!(parse("demo --loud").unwrap_err().contains("'--loud'"));
         assert!(parse("serve-demo --port 70000").is_err());
         assert!(parse("serve-demo --transport pigeon").is_err());

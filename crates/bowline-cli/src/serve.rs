@@ -1,20 +1,48 @@
 //! `bowline serve-demo`: serves the fixture over stdio or HTTP.
 
+use bowline::http::HttpService;
+use bowline::telemetry::Telemetry;
 use bowline::testing::{RecordingWire, WireRecord};
 use bowline::{Result, wire};
 use tokio::sync::watch;
 
 use crate::counters::{Counters, SlowCallCounts};
 use crate::demo::describe;
+use crate::failure::Failure;
 use crate::fixture::Fixture;
-use crate::options::ServeTransport;
+use crate::options::{DrainOptions, ServeTransport};
+use crate::telemetry::{Exporters, TelemetryOptions};
 
-pub(crate) async fn serve(transport: ServeTransport) -> Result<()> {
+/// Serves until a signal, or until stdin ends. The last spans and metrics are sent before it returns.
+pub(crate) async fn run(
+    transport: ServeTransport,
+    telemetry: &TelemetryOptions,
+) -> std::result::Result<(), Failure> {
+    let exporters = telemetry.start("bowline-serve-demo").await?;
+    let served = serve(transport, exporters.as_ref().map(Exporters::telemetry)).await;
+    if let Some(exporters) = exporters {
+        exporters.shut_down().await;
+    }
+    served.map_err(|error| Failure::other("failed to serve").caused_by(error))
+}
+
+async fn serve(transport: ServeTransport, telemetry: Option<Telemetry>) -> Result<()> {
     let fixture = Fixture::new();
-    let server = fixture.server();
+    let mut server = fixture.server();
+    if let Some(telemetry) = telemetry {
+        server = server.telemetry(telemetry);
+    }
     match transport {
-        ServeTransport::Stdio { report: false } => server.serve_stdio().await,
-        ServeTransport::Stdio { report: true } => {
+        ServeTransport::Stdio {
+            report: false,
+            grace,
+        } => {
+            if let Some(grace) = grace {
+                server = server.grace(grace);
+            }
+            server.serve_stdio().await
+        }
+        ServeTransport::Stdio { report: true, .. } => {
             let record = WireRecord::default();
             // Subscribed before serving, so that no change of the counters is missed.
             let changes = fixture.counters().watch();
@@ -24,11 +52,30 @@ pub(crate) async fn serve(transport: ServeTransport) -> Result<()> {
                 () = report_changes(changes, &record) => Ok(()),
             }
         }
-        ServeTransport::Http { port } => {
-            let bound = server.http().bind(("127.0.0.1", port)).await?;
+        ServeTransport::Http { port, drain } => {
+            let service = drain.apply(server.http());
+            let bound = service.bind(("127.0.0.1", port)).await?;
             println!("READY http://{}/mcp", bound.local_addr());
-            bound.serve().await
+            let served = bound.serve_until_signal().await;
+            let report = server.drain_report();
+            println!(
+                "DRAINED refused={} cancelled={}",
+                report.refused, report.cancelled
+            );
+            served
         }
+    }
+}
+
+impl DrainOptions {
+    pub(crate) fn apply(self, mut service: HttpService) -> HttpService {
+        if let Some(delay) = self.drain_delay {
+            service = service.drain_delay(delay);
+        }
+        if let Some(grace) = self.grace {
+            service = service.grace(grace);
+        }
+        service
     }
 }
 

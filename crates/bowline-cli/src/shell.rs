@@ -16,7 +16,10 @@ use crate::options::CliCommand;
 /// Zsh: bowline completions zsh > a folder of $fpath, as _bowline
 /// Fish: bowline completions fish > ~/.config/fish/completions/bowline.fish
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
-#[command(verbatim_doc_comment)]
+#[command(
+    verbatim_doc_comment,
+    about = "Prints a script that completes words of the command in a shell"
+)]
 pub(crate) struct CompletionsOptions {
     /// The shell.
     pub(crate) shell: Shell,

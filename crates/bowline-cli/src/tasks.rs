@@ -119,7 +119,11 @@ pub(crate) async fn run(options: TasksOptions) -> Result<Exit, Failure> {
             Action::Get(_) => tasks.get(id).await?,
             Action::Cancel(_) => tasks.cancel(id).await?,
             Action::Update(_) => {
+                let keys: Vec<String> = answers.keys().cloned().collect();
                 TaskHandle::attach(client, id).update(answers).await?;
+                if output.is_json() {
+                    output.json(&json!({"taskId": id, "answered": keys}))?;
+                }
                 Exit::Success
             }
             Action::Wait(wait) => {

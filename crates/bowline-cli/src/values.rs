@@ -136,9 +136,25 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Parses a time that may be zero.
+pub(crate) fn parse_delay(text: &str) -> Result<Duration, String> {
+    match text {
+        "0" | "0s" | "0ms" => Ok(Duration::ZERO),
+        _ => parse_duration(text),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_delay_may_be_zero_and_a_duration_not() {
+        assert_eq!(parse_delay("0"), Ok(Duration::ZERO));
+        assert_eq!(parse_delay("5s"), Ok(Duration::from_secs(5)));
+        assert!(parse_delay("soon").is_err());
+        assert!(parse_duration("0").is_err());
+    }
 
     #[test]
     fn variables_are_replaced_and_missing_ones_are_named() {

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::time::{Duration, SystemTime};
 
-use bowline::Client;
 use bowline::client::{Change, ChangeFilter, Reconnect};
 use bowline::types::ServerCapabilities;
+use bowline::{Client, Error, ErrorCode};
 use clap::Args;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -73,7 +73,7 @@ pub(crate) async fn run(options: WatchOptions) -> Result<Exit, Failure> {
     let watching = async {
         let mut watcher = Watcher::start(&client, uris, &options, output).await?;
         let mut changes = client.watch(watcher.filter.clone());
-        changes.subscribed().await?;
+        changes.subscribed().await.map_err(no_subscriptions)?;
         watcher.announce()?;
         loop {
             tokio::select! {
@@ -90,13 +90,25 @@ pub(crate) async fn run(options: WatchOptions) -> Result<Exit, Failure> {
             }
         }
     };
-    tokio::select! {
+    let ended = tokio::select! {
         biased; // an error counts
-        ended = watching => ended?,
-        () = interrupted() => {}
-    }
+        ended = watching => ended,
+        () = interrupted() => Ok(()),
+    };
     finish(client).await;
-    Ok(Exit::Success)
+    ended.map(|()| Exit::Success)
+}
+
+/// The failure of a subscription. A modern server need not have any.
+fn no_subscriptions(error: Error) -> Failure {
+    match &error {
+        Error::Rpc(rpc) if rpc.code == ErrorCode::METHOD_NOT_FOUND => {
+            let what = "the server does not notify of changes: it has no `subscriptions/listen`";
+            Failure::new(Exit::Rpc, what)
+                .advice("--protocol-version with an older version, if the server has one")
+        }
+        _ => error.into(),
+    }
 }
 
 /// What is watched, and what is known of it.
@@ -286,6 +298,8 @@ const MAX_RESOURCES: usize = 100;
 
 #[cfg(test)]
 mod tests {
+    use bowline::RpcError;
+
     use super::*;
 
     #[test]
@@ -293,5 +307,17 @@ mod tests {
         let time = SystemTime::UNIX_EPOCH + Duration::from_millis(86_400_000 + 3_723_004);
 
         assert_eq!(utc_time(time), "01:02:03.004Z");
+    }
+
+    #[test]
+    fn a_server_without_subscriptions_is_named() {
+        let unknown = RpcError::new(ErrorCode::METHOD_NOT_FOUND, "Method not found");
+        let failure = no_subscriptions(Error::Rpc(unknown));
+        assert_eq!(failure.exit(), Exit::Rpc);
+        assert!(failure.to_string().contains("does not notify of changes"));
+
+        let other = RpcError::new(ErrorCode::INTERNAL_ERROR, "no");
+        let failure = no_subscriptions(Error::Rpc(other));
+        assert!(failure.to_string().starts_with("no ("), "{failure}");
     }
 }

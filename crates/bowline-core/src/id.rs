@@ -68,19 +68,33 @@ pub fn alternate_id(id: &RequestId) -> Option<RequestId> {
     }
 }
 
-/// A generator of request ids, for calls whose caller did not supply one: 1, 2, 3, …, skipping ids in use.
+/// A generator of request ids, for calls whose caller did not supply one: 1, 2, 3, …, skipping ids in use. With a
+/// [prefix](Self::set_prefix) they are `"prefix.1"`, `"prefix.2"`, ….
 #[derive(Debug, Default)]
 pub struct RequestIdGenerator {
     last: i64,
+    prefix: Option<Arc<str>>,
     /// Numbers above `last` that a late response may still carry.
     avoided: BTreeSet<i64>,
 }
 
 impl RequestIdGenerator {
-    /// Returns the next number for which `is_taken` returns `false`.
+    /// Puts a prefix and a dot before the number of each id, for peers that several processes send requests to.
+    pub fn set_prefix(&mut self, prefix: Arc<str>) {
+        self.prefix = Some(prefix);
+    }
+
+    /// Returns the next id for which `is_taken` returns `false`.
     pub fn next_id(&mut self, is_taken: impl Fn(&CorrelationKey) -> bool) -> RequestId {
         loop {
             self.last += 1;
+            if let Some(prefix) = &self.prefix {
+                let id = RequestId::Text(format!("{prefix}.{}", self.last).into());
+                if !is_taken(&CorrelationKey::from(&id)) {
+                    return id;
+                }
+                continue;
+            }
             let avoided = self.avoided.remove(&self.last);
             if !avoided && !is_taken(&CorrelationKey(NormalizedId::Number(self.last))) {
                 return RequestId::Number(self.last);
@@ -162,6 +176,17 @@ mod tests {
         let generated = [(); 3].map(|()| id_generator.next_id(|key| *key == taken));
 
         assert_eq!(generated, [1, 2, 4].map(RequestId::from));
+    }
+
+    #[test]
+    fn a_prefix_is_part_of_every_generated_id() {
+        let mut id_generator = RequestIdGenerator::default();
+        id_generator.set_prefix("a7".into());
+        let taken = key("a7.2");
+
+        let generated = [(); 2].map(|()| id_generator.next_id(|key| *key == taken));
+
+        assert_eq!(generated, ["a7.1", "a7.3"].map(RequestId::from));
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub use shortened::{Shortened, shortened};
 mod capabilities;
 pub use capabilities::{ServerCapability, restrict_filter};
 
+pub mod drain;
+
 pub mod mux;
 
 pub mod era;

@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
+use bowline_core::drain;
 use bowline_core::http::challenge::Challenge;
 use bowline_core::shortened;
 use bowline_types::RpcError;
@@ -93,6 +94,35 @@ pub enum Error {
 }
 
 impl Error {
+    /// Returns after how long the request can be sent again, if the server refused it because it drains: it was not
+    /// executed. Over HTTP a client sends it again by itself
+    /// ([`retry_unavailable`](crate::client::ClientBuilder::retry_unavailable)); a server at the other end of a wire goes
+    /// away, so connect to another one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use bowline::{Client, Server};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> bowline::Result<()> {
+    /// let server = Server::new("calculator", "1.0.0");
+    /// let client = Client::in_process(&server).await?;
+    /// server.shut_down(Duration::from_secs(10));
+    ///
+    /// let refused = client.list_tools().await.unwrap_err();
+    /// assert_eq!(refused.retry_after(), Some(Duration::from_secs(1)));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Rpc(error) => drain::retry_after(error),
+            _ => None,
+        }
+    }
+
     pub(crate) fn protocol(what: impl Into<String>) -> Self {
         Self::Protocol {
             what: what.into(),

@@ -2,17 +2,55 @@
 
 use std::future::Future;
 use std::io;
-use std::time::Duration;
 
 use tokio::task::JoinSet;
 
+use crate::shutdown::{DrainReport, Shutdown};
 use crate::{Error, Result};
 
-/// Runs `serving` to its end. At the first signal calls `shut_down` with the grace period of running handlers; at the
-/// second one returns immediately.
+/// What a signal does.
+pub(crate) struct SignalHandling {
+    shutdown: Shutdown,
+    has_delay: bool,
+}
+
+impl SignalHandling {
+    /// SIGTERM drains with the delay, SIGINT without: no load balancer waits for a person at a terminal.
+    pub(crate) fn new(shutdown: &Shutdown) -> Self {
+        Self {
+            shutdown: shutdown.clone(),
+            has_delay: true,
+        }
+    }
+
+    /// Drains without the delay: the only client is the one that has sent the signal, and no probe waits for it.
+    pub(crate) fn without_delay(shutdown: &Shutdown) -> Self {
+        Self {
+            has_delay: false,
+            ..Self::new(shutdown)
+        }
+    }
+
+    fn begin(&self, signal: ExitSignal, running: usize) {
+        let settings = self.shutdown.settings();
+        if self.has_delay && signal == ExitSignal::Terminate {
+            let (delay, grace) = (settings.delay, settings.grace);
+            tracing::info!(running, ?delay, ?grace, "draining after SIGTERM");
+            self.shutdown.drain();
+        } else {
+            let grace = settings.grace;
+            tracing::info!(running, ?grace, "draining; a second signal ends it at once");
+            self.shutdown.request(grace);
+        }
+    }
+}
+
+/// Runs `serving` to its end. The first signal begins the drain; the second one returns immediately, and counts the
+/// requests that `running` returns as cancelled.
 pub(crate) async fn serve_until_signal(
     serving: impl Future<Output = Result<()>> + Send + 'static,
-    shut_down: impl FnOnce(Duration),
+    handling: SignalHandling,
+    running: impl Fn() -> usize,
 ) -> Result<()> {
     let mut signals = Signals::new().map_err(|error| Error::Transport {
         what: "failed to install signal handlers".into(),
@@ -26,13 +64,35 @@ pub(crate) async fn serve_until_signal(
     tokio::select! {
         biased;
         served = outcome(&mut task) => return served,
-        () = signals.next() => shut_down(GRACE),
+        signal = signals.next() => handling.begin(signal, running()),
     }
-    tokio::select! {
+    let served = tokio::select! {
         biased;
         served = outcome(&mut task) => served,
-        () = signals.next() => Ok(()),
+        _ = signals.next() => {
+            handling.shutdown.count_cancelled(running());
+            Ok(())
+        }
+    };
+    let DrainReport {
+        refused, cancelled, ..
+    } = handling.shutdown.report();
+    if cancelled > 0 {
+        tracing::warn!(refused, cancelled, "drained; requests were cancelled");
+    } else {
+        tracing::info!(refused, cancelled, "drained");
     }
+    served
+}
+
+/// A signal that ends a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(unix), allow(dead_code, reason = "SIGTERM exists on Unix only"))]
+enum ExitSignal {
+    /// SIGTERM, of a supervisor.
+    Terminate,
+    /// SIGINT or Ctrl-C, of a person.
+    Interrupt,
 }
 
 /// Waits for the only task of the set, and resumes its panic.
@@ -65,12 +125,12 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) {
+    async fn next(&mut self) -> ExitSignal {
         tokio::select! {
-            // Both mean the same, so the order does not matter.
+            // SIGINT first: it is the one that ends sooner.
             biased;
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+            _ = self.interrupt.recv() => ExitSignal::Interrupt,
+            _ = self.terminate.recv() => ExitSignal::Terminate,
         }
     }
 }
@@ -85,12 +145,10 @@ impl Signals {
         Ok(Self)
     }
 
-    async fn next(&mut self) {
+    async fn next(&mut self) -> ExitSignal {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending().await // without a handler there is no signal to wait for
         }
+        ExitSignal::Interrupt
     }
 }
-
-/// The grace period of running handlers after a signal.
-const GRACE: Duration = Duration::from_secs(2);

@@ -13,6 +13,9 @@ struct MacrosReadme;
 #[doc = include_str!("../../../docs/doctor.md")]
 struct Doctor;
 
+#[doc = include_str!("../../../docs/drain.md")]
+struct Drain;
+
 #[doc = include_str!("../../../docs/errors.md")]
 struct Errors;
 
@@ -49,8 +52,14 @@ struct Recordings;
 #[doc = include_str!("../../../docs/subscriptions.md")]
 struct Subscriptions;
 
+#[doc = include_str!("../../../docs/telemetry.md")]
+struct Telemetry;
+
 #[doc = include_str!("../../../docs/testing.md")]
 struct Testing;
+
+#[doc = include_str!("../../../docs/timeouts.md")]
+struct Timeouts;
 
 #[doc = include_str!("../../../docs/tool.md")]
 struct Tool;

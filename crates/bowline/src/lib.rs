@@ -52,6 +52,8 @@ mod signal;
 
 mod sync;
 
+pub mod telemetry;
+
 pub mod wire;
 
 pub mod peer;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bowline::exchange::{Outcome, Request, TraceContext};
-use bowline::layer::{ConcurrencyLimit, FromTower, Next, Timeout, Trace};
+use bowline::layer::{ConcurrencyLimit, FromTower, Next, Timeout};
 use bowline::types::Meta;
 use bowline::{
     CallToolResult, Client, Context, Error, ErrorCode, RpcError, Server, State, Tool, wire,
@@ -70,10 +70,15 @@ async fn a_layer_can_answer_without_calling_the_handler() {
     assert_eq!(code(&error), ErrorCode(-7));
 }
 
+/// A layer without an effect.
+async fn pass_on(request: Request, next: Next) -> Outcome {
+    next.run(request).await
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_timeout_layer_drops_only_slow_handlers() {
     let layered = server()
-        .layer(Trace::new())
+        .layer(pass_on)
         .layer(Timeout::new(Duration::from_secs(1)));
     let client = Client::in_process(&layered)
         .protocol_version("2026-07-28")
@@ -194,10 +199,7 @@ async fn a_handler_propagates_the_trace_of_its_caller() {
                 reply.unwrap().text()
             },
         );
-        let server = Server::new("forwards", "1")
-            .state(other)
-            .tool(forwards)
-            .layer(Trace::new());
+        let server = Server::new("forwards", "1").state(other).tool(forwards);
         let client = Client::in_process(&server)
             .protocol_version(version)
             .await
@@ -258,7 +260,7 @@ async fn a_malformed_traceparent_is_ignored() {
 async fn roots_changed_reaches_a_layered_server() {
     let notifications = Arc::new(AtomicUsize::new(0));
     let count = notifications.clone();
-    let layered = server().layer(Trace::new()).on_roots_changed(move |_| {
+    let layered = server().layer(pass_on).on_roots_changed(move |_| {
         count.fetch_add(1, Ordering::Relaxed);
     });
     let host = bowline::client::Host::new().roots(async || vec![]);

@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use bowline::Limits;
-use bowline::layer::Trace;
+use bowline::layer::Timeout;
 use bowline::schemars::{self, JsonSchema};
 use bowline::server::{Completer, RequiredCapability};
 use bowline::types::{ContentBlock, ImageContent, Meta, PromptReference};
@@ -608,7 +608,7 @@ async fn all_synchronous_handlers_of_a_server_share_one_limit() {
             ..Limits::default()
         })
         .tool(Tool::blocking("wait", wait))
-        .tool(Tool::blocking("other", || "done").layer(Trace::new()))
+        .tool(Tool::blocking("other", || "done").layer(Timeout::new(Duration::MAX)))
         .tool(Tool::new("add", add));
     let client = Client::in_process(&server).await.unwrap();
     let waiting = tokio::spawn(client.call_tool("wait", ()).into_future());

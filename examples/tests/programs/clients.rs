@@ -62,3 +62,17 @@ async fn behind_a_proxy_every_call_is_answered() {
 
     assert_eq!(printed.matches("at last").count(), 4, "{printed}");
 }
+
+#[tokio::test]
+async fn telemetry_prints_the_spans_of_both_sides_and_the_metrics() {
+    let printed = run("telemetry", &[], "").await;
+
+    for line in [
+        "Client tools/call add",
+        "Server tools/call add",
+        "mcp.server.operation.duration [s]",
+        "bowline.server.active_requests [{request}]",
+    ] {
+        assert!(printed.contains(line), "`{line}` is missing in: {printed}");
+    }
+}

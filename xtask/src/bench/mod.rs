@@ -52,6 +52,8 @@ pub(crate) fn test(root: &Path) -> bool {
 /// Counts the instructions of one message of each kind.
 pub(crate) fn counts(root: &Path, mode: CountsMode) -> bool {
     let outcome = cargo(root, "build", &COUNTING).and_then(|built| {
+        // Alone: together their features would be added up, and this one has `otel`.
+        let built = built && cargo(root, "build", &["--package", "bench-telemetry"])?;
         let flag = match mode {
             CountsMode::Check => "--check-counts",
             CountsMode::Bless => "--bless-counts",

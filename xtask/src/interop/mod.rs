@@ -7,6 +7,7 @@
 //! bridged         the SDKs with a bridge between client and server
 //! mocked          a recording of two SDKs, served to their clients
 //! tool            the command `bowline` with the servers of the SDKs
+//! traced          one trace through SDKs, bridge and server
 //! tasks           implementations of the extension of tasks, with a fixture of their own
 //! table           all cells, as `conformance/RESULTS.md`
 //! real            published programs, unmodified and without our fixture
@@ -21,6 +22,7 @@ mod real;
 mod table;
 mod tasks;
 mod tool;
+mod traced;
 
 use std::io;
 use std::path::Path;
@@ -51,8 +53,12 @@ pub(crate) enum Peers {
     Sdks,
     /// Only the SDKs that are recorded, with the recording: the last part of [`Peers::Sdks`].
     Mocked,
+    /// Only the trace, a part of [`Peers::Sdks`].
+    Traced,
     /// Published programs, unmodified.
     Real,
+    /// The command `bowline` with the published reference servers: the last part of [`Peers::Real`].
+    RealTool,
 }
 
 /// Runs these peers in every combination; returns whether all results are as expected.
@@ -85,18 +91,29 @@ fn check(root: &Path, peers: Peers, mode: ResultsMode) -> io::Result<bool> {
             let bridged = bridged::run(&ours, &peers, &of_sdks)?;
             let mocked = mocked::run(root, &ours, &peers)?;
             let tool = tool::run(&ours, &peers, &of_tool)?;
+            let traced = traced::run(root, &ours)?;
             vec![
                 (PagePart::Sdks, sdks, of_sdks.clone()),
                 (PagePart::Tasks, tasks, of_tasks),
                 (PagePart::Bridged, bridged, of_sdks),
                 (PagePart::Mocked, mocked, KnownFailures::default()),
                 (PagePart::Tool, tool, of_tool),
+                (PagePart::Traced, traced, KnownFailures::default()),
             ]
+        }
+        Peers::Traced => {
+            let traced = traced::run(root, &ours)?;
+            vec![(PagePart::Traced, traced, KnownFailures::default())]
         }
         Peers::Mocked => {
             let peers = Peer::install_recorded(root)?;
             let mocked = mocked::run(root, &ours, &peers)?;
             vec![(PagePart::Mocked, mocked, KnownFailures::default())]
+        }
+        Peers::RealTool => {
+            let (of_tool, _) = known.about(&real::names()).split(tool::CHECKS);
+            let tool = real::run(root, &ours, &of_tool, real::Through::Tool)?;
+            vec![(PagePart::ToolReal, tool, of_tool)]
         }
         Peers::Real => {
             let (of_tool, of_real) = known.about(&real::names()).split(tool::CHECKS);

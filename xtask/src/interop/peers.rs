@@ -37,6 +37,8 @@ pub(crate) struct OurPrograms {
     pub(crate) bowline: ProgramCommand,
     /// The program that runs `bowline` against a server.
     pub(crate) tool: ProgramCommand,
+    /// The server that calls another one.
+    pub(crate) relay: ProgramCommand,
 }
 
 impl Peer {
@@ -156,6 +158,7 @@ impl OurPrograms {
             bridge: ProgramCommand::new([built.join("interop-bridge")]),
             bowline: ProgramCommand::new([built.join("bowline")]),
             tool: ProgramCommand::new([built.join("interop-tool")]),
+            relay: ProgramCommand::new([built.join("interop-relay")]),
         })
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::cell::{CHECKS, Cell, CheckResult, Side};
 use super::known_failures::KnownFailures;
-use super::{real, tasks, tool};
+use super::{real, tasks, tool, traced};
 
 /// One of the parts of `conformance/RESULTS.md`, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub(crate) enum PagePart {
     Mocked,
     /// The command `bowline` with the servers of the SDKs.
     Tool,
+    /// One trace through SDKs, bridge and server.
+    Traced,
     Real,
     /// Published programs with a bridge in between.
     BridgedReal,
@@ -28,7 +30,7 @@ impl PagePart {
     /// Returns the command that writes it.
     pub(crate) fn command(self) -> &'static str {
         match self {
-            Self::Sdks | Self::Tasks | Self::Bridged | Self::Mocked | Self::Tool => {
+            Self::Sdks | Self::Tasks | Self::Bridged | Self::Mocked | Self::Tool | Self::Traced => {
                 "cargo xtask interop"
             }
             Self::Real | Self::BridgedReal | Self::ToolReal => "cargo xtask interop --real",
@@ -51,11 +53,12 @@ impl PagePart {
 }
 
 /// The parts after the first, and the heading of each.
-const STARTS: [(PagePart, &str); 7] = [
+const STARTS: [(PagePart, &str); 8] = [
     (PagePart::Tasks, TASKS_INTRODUCTION_START),
     (PagePart::Bridged, BRIDGED_INTRODUCTION_START),
     (PagePart::Mocked, MOCKED_INTRODUCTION_START),
     (PagePart::Tool, TOOL_INTRODUCTION_START),
+    (PagePart::Traced, TRACED_INTRODUCTION_START),
     (PagePart::Real, REAL_INTRODUCTION_START),
     (PagePart::BridgedReal, BRIDGED_REAL_INTRODUCTION_START),
     (PagePart::ToolReal, TOOL_REAL_INTRODUCTION_START),
@@ -71,7 +74,8 @@ pub(crate) fn text(part: PagePart, cells: &[Cell], known_failures: &KnownFailure
         (Side::Server, "Our client, their servers"),
     ] {
         let has_side = match part {
-            PagePart::Mocked => side == Side::Client, // a mock is always the server
+            // A mock is always the server, and a trace begins at a client.
+            PagePart::Mocked | PagePart::Traced => side == Side::Client,
             PagePart::Tool | PagePart::ToolReal => side == Side::Server,
             _ => true,
         };
@@ -119,6 +123,7 @@ fn layout(part: PagePart) -> (&'static str, &'static str, &'static [&'static str
         PagePart::Bridged => (BRIDGED_INTRODUCTION, "peer | over | modes", CHECKS),
         PagePart::Mocked => (MOCKED_INTRODUCTION, "peer | over | mode", CHECKS),
         PagePart::Tool => (TOOL_INTRODUCTION, "peer | over | mode", tool::CHECKS),
+        PagePart::Traced => (TRACED_INTRODUCTION, "peer | over | mode", traced::CHECKS),
         PagePart::Real => (REAL_INTRODUCTION, "program | over | version", real::CHECKS),
         PagePart::BridgedReal => (
             BRIDGED_REAL_INTRODUCTION,
@@ -158,6 +163,7 @@ fn row(part: PagePart, cell: &Cell, known_failures: &KnownFailures) -> String {
         | PagePart::Bridged
         | PagePart::Mocked
         | PagePart::Tool
+        | PagePart::Traced
         | PagePart::BridgedReal => &cell.mode,
         PagePart::Tasks | PagePart::Real | PagePart::ToolReal => &cell.version,
     };
@@ -171,7 +177,11 @@ fn row(part: PagePart, cell: &Cell, known_failures: &KnownFailures) -> String {
 fn skipped(part: PagePart, cells: &[Cell]) -> BTreeSet<String> {
     let each = cells.iter().flat_map(|cell| {
         let place = match part {
-            PagePart::Sdks | PagePart::Bridged | PagePart::Mocked | PagePart::Tool => {
+            PagePart::Sdks
+            | PagePart::Bridged
+            | PagePart::Mocked
+            | PagePart::Tool
+            | PagePart::Traced => {
                 format!("at {}", cell.version)
             }
             PagePart::Tasks | PagePart::Real | PagePart::BridgedReal | PagePart::ToolReal => {
@@ -274,6 +284,23 @@ and checks what it prints and its exit codes.
 | bowline tap | a call that times out is recorded with its cancel: a frame on stdio, a closed stream or a posted frame over HTTP |
 | bowline check | this recording violates no law of the specification |
 | bowline doctor | no finding is an error; a call of `slow` is cancelled, and stops |
+";
+
+const TRACED_INTRODUCTION_START: &str = "\n## One trace\n";
+
+const TRACED_INTRODUCTION: &str = "
+## One trace
+
+Written by `cargo xtask interop`: a client of the Python SDK calls a tool through `bowline bridge` of `interop-relay`, whose
+handler calls a tool of a server of the Python SDK. All four send their spans to the OTLP receiver of oteltest.
+
+| check | what it verifies |
+|---|---|
+| open, close | the version of the mode is negotiated; all programs exit in time |
+| call | the result comes from the Python server |
+| trace | the spans of the call have one trace id, that of the span in which the client calls |
+| parents | each of the six spans is a child of the one before: Python client, bridge (twice), relay (twice), Python server |
+| names | the spans are called `tools/call relay`, but for `MCP send tools/call relay` of the Python client |
 ";
 
 const REAL_INTRODUCTION_START: &str = "\n## Published programs\n";

@@ -20,14 +20,22 @@ use scenes::{SCENES, Scene, Step};
 use screen::Screen;
 use terminal::Terminal;
 
-/// Draws the scenes whose name contains one of `only`, or all of them, in every size.
+/// Draws the scenes whose name contains one of `only`, or all of them, in every size. A word with a slash is the folder of
+/// a `bowline` that is built already; it is built otherwise.
 pub(crate) fn run(root: &Path, only: &[String]) -> io::Result<bool> {
-    let mut build = process::cargo(root);
-    build.args(["build", "--release", "--package", "bowline-cli"]);
-    if !process::run(&mut build)? {
-        return Ok(false);
-    }
     let target = process::target_folder(root);
+    let (folders, only): (Vec<_>, Vec<_>) = only.iter().partition(|word| word.contains('/'));
+    let programs = match folders.first() {
+        Some(folder) => fs::canonicalize(folder)?,
+        None => {
+            let mut build = process::cargo(root);
+            build.args(["build", "--release", "--package", "bowline-cli"]);
+            if !process::run(&mut build)? {
+                return Ok(false);
+            }
+            target.join("release")
+        }
+    };
     let work = target.join("pictures");
     let pictures = root.join("docs/pictures");
     fs::create_dir_all(&pictures)?;
@@ -37,7 +45,7 @@ pub(crate) fn run(root: &Path, only: &[String]) -> io::Result<bool> {
         }
         for size in SIZES {
             let folder = empty_folder(&work.join(scene.name))?;
-            let screen = play(scene, size, &target.join("release"), &folder)?;
+            let screen = play(scene, size, &programs, &folder)?;
             let file = pictures.join(format!("{}-{}.svg", scene.name, size.columns));
             fs::write(&file, svg::draw(&screen, size, scene.title))?;
             println!("{}", file.strip_prefix(root).unwrap_or(&file).display());
@@ -54,6 +62,7 @@ fn play(scene: &Scene, size: Size, programs: &Path, folder: &Path) -> io::Result
             Step::Type(text) => terminal.type_text(text),
             Step::Press(key) => terminal.press(key),
             Step::WaitFor(text) => terminal.wait_for(text),
+            Step::WaitForPrompt => terminal.wait_for_prompt(),
         };
         done.map_err(|error| io::Error::other(format!("scene `{}`: {error}", scene.name)))?;
     }

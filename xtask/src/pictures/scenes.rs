@@ -15,44 +15,54 @@ pub(super) enum Step {
     Press(&'static str),
     /// Waits until the screen contains this.
     WaitFor(&'static str),
+    /// Waits until the shell waits for the next command.
+    WaitForPrompt,
 }
 
-use Step::{Press, Type, WaitFor};
+use Step::{Press, Type, WaitFor, WaitForPrompt};
 
 pub(super) const SCENES: &[Scene] = &[
     Scene {
         name: "demo",
         title: "bowline demo: calls that are dropped on every transport, and how their handlers stop",
-        steps: &[
-            Type("bowline demo"),
-            Press("Enter"),
-            WaitFor("nothing leaked"),
-            WaitFor("\n$"),
-        ],
+        steps: &[Type("bowline demo"), Press("Enter"), WaitForPrompt],
     },
     Scene {
         name: "ls",
-        title: "bowline ls: the tools of a server as signatures",
+        title: "bowline ls: the tools, resources and prompts of a server as signatures, and one tool in full",
         steps: &[
-            Type("bowline ls -- bowline serve-demo"),
+            Type("bowline ls --short -- bowline serve-demo"),
             Press("Enter"),
-            WaitFor("Greets a person."),
-            WaitFor("\n$"),
+            WaitForPrompt,
+            Type("bowline ls --name slow -- bowline serve-demo"),
+            Press("Enter"),
+            WaitForPrompt,
+        ],
+    },
+    Scene {
+        name: "progress",
+        title: "bowline call: a mistake with the signature of the tool, a result, and a call with its progress bar",
+        steps: &[
+            Type("bowline call add a=2 b=four -- bowline serve-demo"),
+            Press("Enter"),
+            WaitForPrompt,
+            Type("bowline call add a=2 b=40 -- bowline serve-demo"),
+            Press("Enter"),
+            WaitForPrompt,
+            Type("bowline call progress n=200 -- bowline serve-demo"),
+            Press("Enter"),
+            WaitFor("step 12"),
         ],
     },
     Scene {
         name: "call",
-        title: "bowline call: a result, and a call with a progress bar that Ctrl-C cancels",
+        title: "bowline call: Ctrl-C cancels the call, and the command says how the server was told and how long that took",
         steps: &[
-            Type("bowline call add a=2 b=40 -- bowline serve-demo"),
-            Press("Enter"),
-            WaitFor("42"),
             Type("bowline call progress n=10000 -- bowline serve-demo"),
             Press("Enter"),
-            WaitFor("step 1"),
+            WaitFor("step 12"),
             Press("C-c"),
-            WaitFor("cancelled"),
-            WaitFor("\n$"),
+            WaitForPrompt,
         ],
     },
     Scene {
@@ -61,37 +71,38 @@ pub(super) const SCENES: &[Scene] = &[
         steps: &[
             Type("bowline call ask -- bowline serve-demo"),
             Press("Enter"),
-            WaitFor("name"),
-            WaitFor("What is your name?"),
+            WaitFor("> "),
+            Press("Enter"),
+            WaitFor("required"),
             Type("Ada"),
             Press("Enter"),
-            WaitFor("accepted:Ada"),
-            WaitFor("\n$"),
+            WaitForPrompt,
         ],
     },
     Scene {
         name: "tap",
-        title: "bowline tap and show: the messages of a call that was cancelled",
+        title: "bowline tap and show: the messages of a call that was cancelled, and one exchange in full",
         steps: &[
             Type(
                 "bowline call slow seconds=60 --timeout 300ms -- bowline tap --record a.jsonl -- bowline serve-demo",
             ),
             Press("Enter"),
-            WaitFor("timed out"),
+            WaitForPrompt,
             Type("bowline show a.jsonl"),
             Press("Enter"),
-            WaitFor("exchanges"),
-            WaitFor("\n$"),
+            WaitForPrompt,
+            Type("bowline show a.jsonl --exchange 3"),
+            Press("Enter"),
+            WaitForPrompt,
         ],
     },
     Scene {
         name: "doctor",
-        title: "bowline doctor: what it found out about a server",
+        title: "bowline doctor: a server that prints to stdout what is not a message",
         steps: &[
-            Type("bowline doctor -- bowline serve-demo"),
+            Type("bowline doctor -- sh -c 'echo Loading; exec bowline serve-demo'"),
             Press("Enter"),
-            WaitFor("0 errors"),
-            WaitFor("\n$"),
+            WaitForPrompt,
         ],
     },
 ];

@@ -8,11 +8,11 @@ use super::screen::{Colour, Run, Screen, Style};
 /// Returns an SVG image of the screen. `title` is read to those who cannot see it.
 pub(super) fn draw(screen: &Screen, size: Size, title: &str) -> String {
     let rows = screen.rows.iter().rposition(|row| !row.is_empty());
-    let rows = rows.map_or(1, |last| last + 1).min(size.rows);
+    let rows = rows.map_or(1, |last| last + 1);
     let width = size.columns as f64 * CELL_WIDTH + 2.0 * MARGIN;
     let height = rows as f64 * CELL_HEIGHT + 2.0 * MARGIN;
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" viewBox=\"0 0 {width} {height}\" width=\"{width}\">\n\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" xml:space=\"preserve\" role=\"img\" viewBox=\"0 0 {width} {height}\" width=\"{width}\">\n\
          <title>{}</title>\n<style>{}</style>\n\
          <rect class=\"screen\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>\n",
         escape(title),
@@ -91,8 +91,10 @@ fn style_sheet() -> String {
         }
         rules
     };
+    // Not `font`, which would win over the attribute of bold text. Spaces are kept by the attribute of the root, for
+    // programs that do not know the property.
     format!(
-        "text{{font:{FONT_SIZE}px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;white-space:pre}}{}\
+        "text{{font-size:{FONT_SIZE}px;font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;white-space:pre}}{}\
          @media(prefers-color-scheme:dark){{{}}}",
         theme(&LIGHT),
         theme(&DARK)
@@ -147,6 +149,16 @@ mod tests {
 
         assert!(svg.contains("class=\"c1\">a&lt;b&gt;&amp;</text>"), "{svg}");
         assert!(svg.contains("<title>a &quot;title&quot;</title>"), "{svg}");
+    }
+
+    #[test]
+    fn bold_text_and_runs_of_spaces_are_kept() {
+        let svg = draw(&Screen::parse("\u{1b}[1ma   b"), SIZE, "");
+
+        assert!(svg.contains(" font-weight=\"bold\">a   b</text>"), "{svg}");
+        assert!(svg.contains("xml:space=\"preserve\""), "{svg}");
+        // A shorthand in the style sheet would set the weight of every text.
+        assert!(!svg.contains("{font:"), "{svg}");
     }
 
     #[test]

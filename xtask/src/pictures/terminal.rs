@@ -46,12 +46,14 @@ impl Terminal {
         // The status line would take a row of the screen.
         terminal.command(&["set-option", "-g", "status", "off"])?;
         terminal.command(&["resize-window", "-x", &columns, "-y", &rows])?;
-        terminal.wait_for("$")?;
+        terminal.wait_for_prompt()?;
         Ok(terminal)
     }
 
+    /// Types a text, and waits until the screen shows it.
     pub(super) fn type_text(&self, text: &str) -> io::Result<()> {
-        self.command(&["send-keys", "-l", text]).map(drop)
+        self.command(&["send-keys", "-l", text])?;
+        self.wait_for(text)
     }
 
     /// Presses a key by its tmux name, such as `Enter` or `C-c`.
@@ -61,22 +63,36 @@ impl Terminal {
 
     /// Waits until the screen contains `text`.
     pub(super) fn wait_for(&self, text: &str) -> io::Result<()> {
+        self.wait_until(&format!("`{text}`"), |shown| shown.contains(text))
+    }
+
+    /// Waits until the last line is a prompt without a command.
+    pub(super) fn wait_for_prompt(&self) -> io::Result<()> {
+        self.wait_until("a prompt", |shown| {
+            let last = shown.lines().rfind(|line| !line.trim().is_empty());
+            last.is_some_and(|line| line.trim() == "$")
+        })
+    }
+
+    fn wait_until(&self, what: &str, is_shown: impl Fn(&str) -> bool) -> io::Result<()> {
         let deadline = Instant::now() + DEADLINE;
         loop {
-            let shown = self.command(&["capture-pane", "-p"])?;
-            if shown.contains(text) {
+            // Lines that the terminal has wrapped are joined.
+            let shown = self.command(&["capture-pane", "-p", "-J"])?;
+            if is_shown(&shown) {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                let what = format!("the screen did not show `{text}`, but:\n{shown}");
+                let what = format!("the screen did not show {what}, but:\n{shown}");
                 return Err(io::Error::other(what));
             }
             thread::sleep(POLL_INTERVAL);
         }
     }
 
+    /// Returns what the terminal shows, and what has scrolled out of it.
     pub(super) fn screen(&self) -> io::Result<Screen> {
-        let shown = self.command(&["capture-pane", "-e", "-p"])?;
+        let shown = self.command(&["capture-pane", "-e", "-p", "-S", "-"])?;
         Ok(Screen::parse(&shown))
     }
 
@@ -105,6 +121,6 @@ impl Drop for Terminal {
     }
 }
 
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(120);
 /// tmux does not notify of a change of the screen.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{self, Poll};
 use std::time::Duration;
 use std::vec;
@@ -24,33 +24,34 @@ use super::{Error, Result};
 /// Sends requests and collects their responses. Redirects are not followed: they could leave the checked host.
 #[derive(Clone)]
 pub(crate) struct Fetch {
-    client: Arc<dyn HttpClient>,
+    policy: AddressPolicy,
+    /// Created by the first request: the root certificates take 2 MB, and most servers never need a sign-in.
+    client: Arc<OnceLock<Arc<dyn HttpClient>>>,
 }
 
 impl Fetch {
+    /// Sends through `client`, which the policy does not concern.
     pub(crate) fn new(client: Arc<dyn HttpClient>) -> Self {
-        Self { client }
+        Self {
+            policy: AddressPolicy::Public,
+            client: Arc::new(OnceLock::from(client)),
+        }
     }
 
     /// Sends over its own connections, to addresses that the policy admits.
-    pub(crate) fn with_policy(policy: AddressPolicy) -> Result<Self> {
-        let tls = HttpsConnectorBuilder::new()
-            .with_provider_and_native_roots(rustls::crypto::ring::default_provider())
-            .map_err(|source| Error::Application {
-                what: "failed to load the system's root certificates",
-                source: source.into(),
-            })?;
-        let mut tcp = HttpConnector::new_with_resolver(PolicyResolver(policy));
-        tcp.enforce_http(false);
-        let https = tls.https_or_http().enable_http1().wrap_connector(tcp);
-        let connector = move |uri| {
-            let mut https = https.clone();
-            async move {
-                poll_fn(|cx| https.poll_ready(cx)).await?;
-                Ok(HttpStream::new(TokioIo::new(https.call(uri).await?)))
-            }
-        };
-        Ok(Self::new(Arc::new(HyperClient::with_connector(connector))))
+    pub(crate) fn with_policy(policy: AddressPolicy) -> Self {
+        Self {
+            policy,
+            client: Arc::default(),
+        }
+    }
+
+    fn client(&self) -> Result<&dyn HttpClient> {
+        if let Some(client) = self.client.get() {
+            return Ok(&**client);
+        }
+        let created = connect(self.policy)?;
+        Ok(&**self.client.get_or_init(|| created))
     }
 
     /// # Cancel safety
@@ -60,8 +61,9 @@ impl Fetch {
         // The query may contain secrets.
         let mut uri = request.uri().to_string();
         uri.truncate(uri.find('?').unwrap_or(uri.len()));
+        let client = self.client()?;
         let fetching = async {
-            let response = self.client.send(request.map(Into::into)).await?;
+            let response = client.send(request.map(Into::into)).await?;
             let (head, body) = response.into_parts();
             let body = body.collect(MAX_RESPONSE_BYTES).await?;
             Ok::<_, bowline::Error>(Response::from_parts(head, body))
@@ -77,6 +79,27 @@ impl Fetch {
             )),
         }
     }
+}
+
+/// Creates a client that connects to addresses that the policy admits.
+fn connect(policy: AddressPolicy) -> Result<Arc<dyn HttpClient>> {
+    let tls = HttpsConnectorBuilder::new()
+        .with_provider_and_native_roots(rustls::crypto::ring::default_provider())
+        .map_err(|source| Error::Application {
+            what: "failed to load the system's root certificates",
+            source: source.into(),
+        })?;
+    let mut tcp = HttpConnector::new_with_resolver(PolicyResolver(policy));
+    tcp.enforce_http(false);
+    let https = tls.https_or_http().enable_http1().wrap_connector(tcp);
+    let connector = move |uri| {
+        let mut https = https.clone();
+        async move {
+            poll_fn(|cx| https.poll_ready(cx)).await?;
+            Ok(HttpStream::new(TokioIo::new(https.call(uri).await?)))
+        }
+    };
+    Ok(Arc::new(HyperClient::with_connector(connector)))
 }
 
 impl std::fmt::Debug for Fetch {
@@ -127,6 +150,13 @@ mod tests {
         let name = "localhost".parse().map_err(io::Error::other)?;
         let found = PolicyResolver(policy).call(name).await?;
         Ok(found.collect())
+    }
+
+    #[test]
+    fn root_certificates_are_loaded_by_the_first_request() {
+        let fetch = Fetch::with_policy(AddressPolicy::Public);
+
+        assert!(fetch.client.get().is_none());
     }
 
     #[tokio::test]

@@ -448,7 +448,7 @@ impl OAuthConfig {
         };
         let fetch = match &self.http_client {
             Some(client) => Fetch::new(client.clone()),
-            None => Fetch::with_policy(policy)?,
+            None => Fetch::with_policy(policy),
         };
         OAuthRuntime::new(server, policy, fetch, self)
     }

@@ -1,6 +1,6 @@
 //! [`IssuerFetch`]: requests of the resource server to its issuers, with a short time limit.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bowline::http::client::HttpClient;
@@ -16,8 +16,7 @@ use crate::sanitize::sanitize;
 /// Sends requests to URLs that the address policy admits, and expects JSON.
 #[derive(Clone)]
 pub(super) struct IssuerFetch {
-    /// Created on first use, so that the root certificates are not loaded needlessly.
-    fetch: Arc<OnceLock<Fetch>>,
+    fetch: Fetch,
     policy: AddressPolicy,
 }
 
@@ -25,23 +24,24 @@ impl IssuerFetch {
     /// Allows public addresses, and loopback addresses if the configured issuer is on this machine.
     pub(super) fn for_issuer_at(url: &str) -> Self {
         let url = Url::parse(url);
-        Self {
-            fetch: Arc::default(),
-            policy: url.map_or(AddressPolicy::Public, |url| AddressPolicy::for_server(&url)),
-        }
+        Self::with_policy(url.map_or(AddressPolicy::Public, |url| AddressPolicy::for_server(&url)))
     }
 
     /// Allows private addresses.
     pub(super) fn allow_private_addresses(&mut self) {
-        *self = Self {
-            fetch: Arc::default(),
-            policy: AddressPolicy::Private,
-        };
+        *self = Self::with_policy(AddressPolicy::Private);
+    }
+
+    fn with_policy(policy: AddressPolicy) -> Self {
+        Self {
+            fetch: Fetch::with_policy(policy),
+            policy,
+        }
     }
 
     /// Sends requests through `client`.
     pub(super) fn http_client(&mut self, client: impl HttpClient) {
-        self.fetch = Arc::new(OnceLock::from(Fetch::new(Arc::new(client))));
+        self.fetch = Fetch::new(Arc::new(client));
     }
 
     /// Fetches the document at `uri`.
@@ -58,8 +58,7 @@ impl IssuerFetch {
         admitted.map_err(|error| error.to_string())?;
         let json = HeaderValue::from_static("application/json");
         request.headers_mut().insert(ACCEPT, json);
-        let fetch = self.fetch()?;
-        let response = tokio::time::timeout(REQUEST_TIMEOUT, fetch.send(request)).await;
+        let response = tokio::time::timeout(REQUEST_TIMEOUT, self.fetch.send(request)).await;
         let uri = sanitize(&uri, 1000);
         let response =
             response.map_err(|_| format!("no response from {uri} within {REQUEST_TIMEOUT:?}"))?;
@@ -68,14 +67,6 @@ impl IssuerFetch {
             StatusCode::OK => Ok(response.into_body()),
             status => Err(format!("{uri} responded with status {status}")),
         }
-    }
-
-    fn fetch(&self) -> Result<&Fetch, String> {
-        if let Some(fetch) = self.fetch.get() {
-            return Ok(fetch);
-        }
-        let created = Fetch::with_policy(self.policy).map_err(|error| chain(&error))?;
-        Ok(self.fetch.get_or_init(|| created))
     }
 }
 

@@ -1,12 +1,20 @@
 //! Questions that are asked at the wrong time, or are about the call of another client.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use bowline::testing::{ScriptedPeer, scripted_peer};
+use bowline::client::{ClientBuilder, Host};
+use bowline::testing::{HandlerCounter, ScriptedPeer, scripted_peer};
+use bowline::types::ElicitResult;
+use bowline::{Client, wire};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::scripted::{MODERN, bridge, builder, bystander, elicitation, over_http, text, user};
+use crate::scripted::{
+    LEGACY, MODERN, Upstreams, bridge, builder, bystander, elicitation, over_http, text, user,
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_question_about_an_abandoned_call_is_refused_and_does_not_reach_the_next_client() {
@@ -68,7 +76,7 @@ async fn a_client_that_vanishes_while_its_call_is_parked_costs_the_timeout_and_n
     let bridge = builder.park_timeout(Duration::from_secs(20)).build();
     let service = bridge.http();
     let connect = over_http(&service, MODERN)
-        .host(bowline::client::Host::new().elicitation(async |_| std::future::pending().await));
+        .host(Host::new().elicitation(async |_| std::future::pending().await));
     let client = connect.await.unwrap();
     let call = tokio::spawn(client.call_tool("greet", ()).start());
     let mut upstream = upstreams.accept().await;
@@ -171,6 +179,76 @@ async fn a_question_that_the_server_withdraws_is_not_put_to_the_client() {
 
     upstream.expect("tools/call").await.answer(text("unasked"));
     assert_eq!(call.await.unwrap().unwrap().text(), "unasked");
+}
+
+/// A host that answers when the test says so, and counts what it is asked.
+struct SlowUser {
+    asked: HandlerCounter,
+    answer: Arc<Notify>,
+}
+
+impl SlowUser {
+    fn new() -> (Self, Host) {
+        let (asked, answer) = (HandlerCounter::default(), Arc::new(Notify::new()));
+        let (counter, notify) = (asked.clone(), answer.clone());
+        let host = Host::new().elicitation(move |_| {
+            let (counter, notify) = (counter.clone(), notify.clone());
+            async move {
+                counter.run(notify.notified()).await;
+                ElicitResult::accept(json!({"name": "Ada"}))
+            }
+        });
+        (Self { asked, answer }, host)
+    }
+}
+
+/// A legacy client makes two calls, is asked about one of them, and cancels the other.
+async fn cancel_one_of_two_calls(connect: ClientBuilder, mut upstreams: Upstreams) {
+    let (user, host) = SlowUser::new();
+    let connecting = tokio::spawn(connect.host(host).into_future());
+    let mut upstream = upstreams.accept().await;
+    let client = connecting.await.unwrap().unwrap();
+    let calls = ["first", "second"].map(|name| {
+        let call = client.call_tool("greet", json!({"call": name})).start();
+        tokio::spawn(call)
+    });
+    let mut ids = BTreeMap::new();
+    for _ in 0..2 {
+        let call = upstream.expect("tools/call").await;
+        let name = call.params()["arguments"]["call"].as_str().unwrap();
+        ids.insert(name.to_owned(), call.hold());
+    }
+    let [first, second] = calls;
+    upstream.send_json(&elicitation("name"));
+    user.asked.wait_for(|counts| counts.started == 1).await;
+
+    second.abort();
+    upstream.expect_cancel(&ids["second"]).await;
+    user.answer.notify_one();
+    let answer = upstream.next_message().await;
+    upstream.answer(ids.remove("first").unwrap(), text("hello"));
+
+    assert_eq!(answer["result"]["content"]["name"], "Ada", "{answer}");
+    assert_eq!(first.await.unwrap().unwrap().text(), "hello");
+    assert_eq!(user.asked.counts().started, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_names_no_call_outlives_a_cancelled_call_of_a_client_over_http() {
+    let (bridge, upstreams) = bridge();
+    let service = bridge.http();
+
+    cancel_one_of_two_calls(over_http(&service, LEGACY), upstreams).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_names_no_call_outlives_a_cancelled_call_of_a_client_on_a_wire() {
+    let (bridge, upstreams) = bridge();
+    let (near, far) = wire::memory();
+    tokio::spawn(bridge.wire().serve(far));
+    let connect = Client::from_wire(near).protocol_version(LEGACY);
+
+    cancel_one_of_two_calls(connect, upstreams).await;
 }
 
 /// Sends a call as a modern client that can be asked, with these further params.

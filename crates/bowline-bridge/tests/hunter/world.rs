@@ -76,7 +76,9 @@ impl UpstreamSide {
                     frontend: self.http.clone(),
                 };
                 let send = connector.http_client(transport);
-                Client::connect("http://localhost/mcp").http_client(send)
+                let connect = Client::connect("http://localhost/mcp").http_client(send);
+                // Servers that end here do not come back: a wait would outlast the silence before a heartbeat.
+                connect.retry_unavailable(Duration::ZERO)
             }
         };
         connect.protocol_version(self.config.dialect.version)

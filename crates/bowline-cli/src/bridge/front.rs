@@ -9,18 +9,27 @@ use bowline_bridge::Bridge;
 
 use super::BoxError;
 use super::options::{FrontPlan, HttpFront};
+use crate::options::DrainOptions;
 
 /// Serves clients until a signal, or until stdin ends.
 pub(crate) async fn serve(
     bridge: &Bridge,
     front: &FrontPlan,
+    drain: DrainOptions,
     guard: Option<ResourceServer>,
 ) -> Result<(), BoxError> {
     let front = match front {
-        FrontPlan::Stdio => return Ok(bridge.wire().serve_stdio().await?),
+        FrontPlan::Stdio => {
+            let mut wire = bridge.wire();
+            if let Some(grace) = drain.grace {
+                wire = wire.grace(grace);
+            }
+            return Ok(wire.serve_stdio().await?);
+        }
         FrontPlan::Http(front) => front,
     };
-    let bound = http_service(bridge, front).bind(&front.address).await;
+    let service = drain.apply(http_service(bridge, front));
+    let bound = service.bind(&front.address).await;
     let bound = bound.map_err(|error| {
         let address = &front.address;
         let cause = std::error::Error::source(&error).map_or(String::new(), |it| format!(": {it}"));

@@ -11,10 +11,12 @@ pub(crate) use options::{BridgeOptions, BridgePlan};
 
 mod upstream;
 
+use bowline::telemetry::Telemetry;
 use bowline_bridge::{Bridge, BridgeBuilder, Target, credentials};
 
 use crate::child_stderr::StderrWriter;
 use crate::log::log_service_to_stderr;
+use crate::telemetry::Exporters;
 use options::{BridgeLimits, UpstreamPlan};
 
 /// An error for the user, with its causes.
@@ -23,34 +25,56 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Runs the bridge until a signal, or until stdin ends if the front is stdio.
 pub(crate) async fn run(plan: BridgePlan) -> Result<(), BoxError> {
     log_service_to_stderr(plan.verbosity);
+    let exporters = plan.telemetry.start("bowline-bridge").await?;
+    let served = serve(plan, exporters.as_ref().map(Exporters::telemetry)).await;
+    if let Some(exporters) = exporters {
+        front::until_second_signal(exporters.shut_down()).await;
+    }
+    served
+}
+
+async fn serve(plan: BridgePlan, telemetry: Option<Telemetry>) -> Result<(), BoxError> {
     let child_stderr = StderrWriter::start();
     let (bridge, served) = match &plan.upstream {
         UpstreamPlan::Config(file) => {
             let (bridge, config) = configured::bridge(file)?;
+            let bridge = observed(bridge, telemetry);
             let guard = credentials::guard(&config)?;
             let settings = config.settings();
             let front = configured::front(plan.front, plan.is_front_chosen, settings);
             let served = tokio::select! {
-                served = front::serve(&bridge, &front, guard) => served,
+                served = front::serve(&bridge, &front, plan.drain, guard) => served,
                 () = configured::reload_at_hangup(&bridge, file) => Ok(()),
             };
             (bridge, served)
         }
         UpstreamPlan::Command(command) => {
             let target = upstream::command_target(command.clone(), child_stderr.clone());
-            serve_one(target, &plan).await
+            serve_one(target, &plan, telemetry).await
         }
-        UpstreamPlan::Url(url) => serve_one(upstream::url_target(url), &plan).await,
+        UpstreamPlan::Url(url) => serve_one(upstream::url_target(url), &plan, telemetry).await,
     };
     front::until_second_signal(bridge.close()).await;
     child_stderr.flush();
     served
 }
 
-async fn serve_one(target: Target, plan: &BridgePlan) -> (Bridge, Result<(), BoxError>) {
+async fn serve_one(
+    target: Target,
+    plan: &BridgePlan,
+    telemetry: Option<Telemetry>,
+) -> (Bridge, Result<(), BoxError>) {
     let bridge = with_limits(Bridge::builder(target), &plan.limits).build();
-    let served = front::serve(&bridge, &plan.front, None).await;
+    let bridge = observed(bridge, telemetry);
+    let served = front::serve(&bridge, &plan.front, plan.drain, None).await;
     (bridge, served)
+}
+
+fn observed(bridge: Bridge, telemetry: Option<Telemetry>) -> Bridge {
+    match telemetry {
+        Some(telemetry) => bridge.telemetry(telemetry),
+        None => bridge,
+    }
 }
 
 fn with_limits(mut builder: BridgeBuilder, limits: &BridgeLimits) -> BridgeBuilder {

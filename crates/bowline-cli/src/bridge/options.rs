@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::options::DrainOptions;
 use crate::sign_in::SignIn;
 use crate::target::{CommandTarget, UrlTarget};
+use crate::telemetry::TelemetryOptions;
 use crate::values::{NamedValue, parse_address, parse_duration, parse_path, parse_url};
 
 /// Connects clients to a server that has another transport or another protocol version.
@@ -78,6 +80,12 @@ pub(crate) struct BridgeOptions {
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     timeout: Option<Duration>,
 
+    #[command(flatten)]
+    drain: DrainOptions,
+
+    #[command(flatten)]
+    telemetry: TelemetryOptions,
+
     /// Log more to stderr; twice for everything.
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
@@ -91,6 +99,8 @@ pub(crate) struct BridgePlan {
     /// Whether options choose the front, and not a default.
     pub(crate) is_front_chosen: bool,
     pub(crate) limits: BridgeLimits,
+    pub(crate) drain: DrainOptions,
+    pub(crate) telemetry: TelemetryOptions,
     pub(crate) verbosity: u8,
 }
 
@@ -139,12 +149,15 @@ impl BridgeOptions {
             park_timeout: self.park_timeout,
             call_timeout: self.timeout,
         };
-        let verbosity = self.verbose;
+        let (drain, verbosity) = (self.drain, self.verbose);
+        let telemetry = self.telemetry.clone();
         Ok(BridgePlan {
             upstream: self.upstream()?,
             front,
             is_front_chosen,
             limits,
+            drain,
+            telemetry,
             verbosity,
         })
     }
@@ -334,7 +347,7 @@ mod tests {
     #[test]
     fn limits_are_those_given() {
         let plan = plan(
-            "bridge --max-connections 3 --max-connections-each 1 --idle-timeout 90 --park-timeout 2m --timeout 1h -- s",
+            "bridge --max-connections 3 --max-connections-each 1 --idle-timeout 90 --park-timeout 2m --timeout 1h --drain-delay 0 --grace 3s -- s",
         );
 
         assert_eq!(plan.limits.max_connections, Some(3));
@@ -342,5 +355,7 @@ mod tests {
         assert_eq!(plan.limits.idle_timeout, Some(Duration::from_secs(90)));
         assert_eq!(plan.limits.park_timeout, Some(Duration::from_secs(120)));
         assert_eq!(plan.limits.call_timeout, Some(Duration::from_secs(3600)));
+        assert_eq!(plan.drain.drain_delay, Some(Duration::ZERO));
+        assert_eq!(plan.drain.grace, Some(Duration::from_secs(3)));
     }
 }

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use bowline::Error;
+use bowline::{Error, Reply};
 use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 
@@ -30,62 +30,73 @@ pub(super) async fn run(
     repeat: NonZeroUsize,
     concurrency: NonZeroUsize,
 ) -> Result<Exit, Failure> {
-    let mut counts = Counts::default();
+    let mut load = Load::default();
     let began = Instant::now();
     let ended = tokio::select! {
         biased; // all results count
-        () = call_all(command, arguments, repeat.get(), concurrency.get(), &mut counts) => None,
-        failure = command.questions.unanswered() => {
-            // Sends the cancels of the calls that were running.
-            finish(command.client.clone()).await;
-            return Err(failure);
-        }
-        () = interrupted() => Some(Exit::Interrupted),
+        () = load.call_all(command, arguments, repeat.get(), concurrency.get()) => None,
+        failure = command.questions.unanswered() => Some(Err(failure)),
+        () = interrupted() => Some(Ok(Exit::Interrupted)),
     };
     let took = began.elapsed();
-    print(&counts, took, command)?;
+    // Drops the calls before the connection is closed, which sends their cancels.
+    load.running.shutdown().await;
+    let counts = load.counts;
+    let printed = match &ended {
+        Some(Err(_)) => Ok(()),
+        _ => print(&counts, took, command),
+    };
     finish(command.client.clone()).await;
+    printed?;
     let exit = match counts.first_failure {
         Some(error) => Failure::from(error).exit(),
         None if counts.tool_errors > 0 => Exit::Tool,
         None => Exit::Success,
     };
-    Ok(ended.unwrap_or(exit))
+    ended.unwrap_or(Ok(exit))
 }
 
-async fn call_all(
-    command: &ToolCommand<'_>,
-    arguments: &Map<String, Value>,
-    repeat: usize,
-    concurrency: usize,
-    counts: &mut Counts,
-) {
-    // Dropping it, at Ctrl-C, cancels the calls that are running.
-    let mut running = JoinSet::new();
-    let mut started = 0;
-    loop {
-        while started < repeat && running.len() < concurrency {
-            let call = command.request(arguments).start();
-            started += 1;
-            running.spawn(async move {
-                let began = Instant::now();
-                let reply = call.await;
-                (began.elapsed(), reply)
-            });
-        }
-        let Some(finished) = running.join_next().await else {
-            return;
-        };
-        match finished {
-            Ok((time, Ok(reply))) => {
-                counts.times.push(time);
-                counts.tool_errors += usize::from(reply.is_error());
+/// The calls that are running, and what those before have shown.
+#[derive(Default)]
+struct Load {
+    running: JoinSet<(Duration, Result<Reply, Error>)>,
+    counts: Counts,
+}
+
+impl Load {
+    async fn call_all(
+        &mut self,
+        command: &ToolCommand<'_>,
+        arguments: &Map<String, Value>,
+        repeat: usize,
+        concurrency: usize,
+    ) {
+        let mut started = 0;
+        loop {
+            while started < repeat && self.running.len() < concurrency {
+                let call = command.request(arguments).start();
+                started += 1;
+                self.running.spawn(async move {
+                    let began = Instant::now();
+                    let reply = call.await;
+                    (began.elapsed(), reply)
+                });
             }
-            Ok((_, Err(error))) => {
-                counts.failures += 1;
-                counts.first_failure.get_or_insert(error);
+            let Some(finished) = self.running.join_next().await else {
+                return;
+            };
+            let counts = &mut self.counts;
+            match finished {
+                Ok((time, Ok(reply))) => {
+                    counts.times.push(time);
+                    counts.tool_errors += usize::from(reply.is_error());
+                }
+                Ok((_, Err(error))) => {
+                    counts.failures += 1;
+                    counts.first_failure.get_or_insert(error);
+                }
+                Err(_) => counts.failures += 1,
             }
-            Err(_) => counts.failures += 1,
         }
     }
 }

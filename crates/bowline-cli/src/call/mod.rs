@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use bowline::client::{CallTool, RequestBuilder};
 use bowline::types::{LoggingLevel, LoggingMessageNotificationParams, Tool};
 use bowline::{CallToolResult, Client, Reply};
-use bowline_tasks::{TaskCall as _, TaskClient};
+use bowline_tasks::{TaskCall as _, TaskClient, TaskHandle};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
@@ -242,10 +242,13 @@ struct ToolCommand<'a> {
 
 impl ToolCommand<'_> {
     async fn run(self, given: Given) -> Result<Exit, Failure> {
-        let arguments = tokio::select! {
-            biased; // arguments that are complete count
-            arguments = self.arguments(given) => arguments?,
-            () = interrupted() => return Err(Failure::interrupted()),
+        let arguments = match until_interrupted(self.arguments(given)).await {
+            Ok(arguments) => arguments,
+            Err(failure) => {
+                // Sends the cancel of a list that was still requested.
+                finish(self.client).await;
+                return Err(failure);
+            }
         };
         if let Some(repeat) = self.options.repeat {
             return load::run(&self, &arguments, repeat, self.options.concurrency).await;
@@ -350,26 +353,29 @@ impl ToolCommand<'_> {
         let starting = self.request(arguments).as_task();
         let task = tokio::select! {
             biased; // a task that was started must be printed
-            task = starting => task?,
-            failure = self.questions.unanswered() => return Err(failure),
-            () = interrupted() => return Err(Failure::interrupted()),
+            task = starting => task.map_err(Failure::from),
+            failure = self.questions.unanswered() => Err(failure),
+            () = interrupted() => Err(Failure::interrupted()),
         };
-        let exit = match task.id() {
-            Some(id) if self.output.is_json() => {
-                self.output.json(&json!({"taskId": id}))?;
-                Exit::Success
-            }
-            Some(id) => {
-                self.output.line(visible_line(id))?;
-                Exit::Success
-            }
+        let exit = match task {
+            Ok(task) => self.print_task(&task).await,
+            Err(failure) => Err(failure),
+        };
+        // Also after Ctrl-C, whose cancel must be sent.
+        finish(self.client).await;
+        exit
+    }
+
+    async fn print_task(&self, task: &TaskHandle) -> Result<Exit, Failure> {
+        match task.id() {
+            Some(id) if self.output.is_json() => self.output.json(&json!({"taskId": id}))?,
+            Some(id) => self.output.line(visible_line(id))?,
             None => {
                 eprintln!("bowline: the server answered directly, without a task");
-                self.print(&task.wait().await?)?
+                return self.print(&task.wait().await?);
             }
-        };
-        finish(self.client).await;
-        Ok(exit)
+        }
+        Ok(Exit::Success)
     }
 }
 

@@ -83,10 +83,13 @@ impl ReportRow {
 
     fn texts(&self) -> [String; 7] {
         let wire: Vec<String> = (self.wire.iter())
-            .map(|signal| format!("{} × {}", signal.times, signal.what))
+            .map(|signal| match signal.times == self.calls {
+                true => signal.what.clone(),
+                false => format!("{} × {}", signal.times, signal.what),
+            })
             .collect();
         let wire = match wire.is_empty() {
-            true => "none: same future as the caller".to_owned(),
+            true => "none: the same future".to_owned(),
             false => wire.join(", "),
         };
         let time = |pick: fn(StopLatency) -> f64| {
@@ -99,7 +102,11 @@ impl ReportRow {
             format!("{}/{}", self.stopped, self.calls),
             time(|times| times.median),
             time(|times| times.slowest),
-            self.failure.clone().unwrap_or(self.left.describe()),
+            match (&self.failure, self.left.is_empty()) {
+                (Some(failure), _) => failure.clone(),
+                (None, false) => format!("leaked {}", self.left.describe()),
+                (None, true) => String::new(),
+            },
         ]
     }
 }
@@ -158,9 +165,9 @@ const HEADER: [&str; 7] = [
     "version",
     "received by the server",
     "stopped",
-    "µs, median",
+    "median",
     "slowest",
-    "leaked",
+    "",
 ];
 /// The columns with numbers, which are aligned to the right.
 const NUMBERS: std::ops::Range<usize> = 3..6;
@@ -210,7 +217,24 @@ mod tests {
 
         assert!(!report.is_clean);
         assert!(report.verdict.contains("memory 2026-07-28"));
-        assert!(report.table()[1].0.ends_with("2 descriptors"));
+        assert!(report.table()[1].0.ends_with("leaked 2 descriptors"));
+    }
+
+    #[test]
+    fn the_table_fits_eighty_columns() {
+        let mut slow = row();
+        slow.transport = "in process";
+        slow.wire[0].what = "POST notifications/cancelled".to_owned();
+        slow.stop_latency = Some(StopLatency {
+            median: 1234.5,
+            slowest: 98765.4,
+        });
+
+        let report = DemoReport::new(vec![slow]);
+
+        for (line, _) in report.table() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
     }
 
     #[test]

@@ -76,15 +76,15 @@ impl Screen {
                 _ => println!("{line}"),
             }
         }
-        println!(
-            "\n  Times are from the drop of the caller's future to the drop of the handler's."
-        );
+        println!("\n  Times in µs, from the drop of the caller's future to that of the handler's.");
         let signals = report.rows.iter().flat_map(|row| &row.wire);
         let examples: BTreeMap<&str, &str> = signals.map(|it| (&*it.what, &*it.example)).collect();
-        for (what, example) in examples {
-            if what != example {
-                println!("  Example: {example}");
-            }
+        let examples: Vec<_> = examples.iter().filter(|(what, it)| what != it).collect();
+        if !examples.is_empty() {
+            println!("  Received, for example:");
+        }
+        for (_, example) in examples {
+            println!("    {example}");
         }
         match (self.kind, report.is_clean) {
             (ScreenKind::Terminal, true) => println!("\n{GREEN}{}{NORMAL}", report.verdict),
@@ -114,7 +114,8 @@ impl ProgressBar {
     }
 }
 
-const WIDTH: usize = 20;
+/// A line fits into 80 columns.
+const WIDTH: usize = 12;
 const BOLD: &str = "\u{1b}[1m";
 const DIM: &str = "\u{1b}[2m";
 const RED: &str = "\u{1b}[31m";

@@ -1,4 +1,4 @@
-//! The codes of findings about sessions, which only revisions before 2026-07-28 have.
+//! The codes of findings about sessions and HTTP+SSE, which only revisions before 2026-07-28 have.
 
 use super::codes::Code;
 use super::report::Severity::{Error, Warning};
@@ -39,6 +39,13 @@ pub(crate) static NOTIFICATION_STATUS: Code = Code::new(
     "Answer accepted notifications with status 202 and no body.",
 );
 
+pub(crate) static SSE_ENDPOINT: Code = Code::new(
+    "sse-endpoint",
+    Error,
+    "Clients refuse to post messages to another origin than that of the stream, because messages may contain a token.",
+    "Name the endpoint by its path only, such as `/messages?session=…`; behind a proxy, do not insert the inner address.",
+);
+
 /// The codes of this file.
 #[cfg(test)]
 pub(crate) static CODES: &[&Code] = &[
@@ -47,4 +54,5 @@ pub(crate) static CODES: &[&Code] = &[
     &SESSION_END_STATUS,
     &MODERN_SESSION,
     &NOTIFICATION_STATUS,
+    &SSE_ENDPOINT,
 ];

@@ -13,6 +13,12 @@ mod codes;
 mod legacy_codes;
 
 mod config;
+#[cfg(any(test, fuzzing))]
+pub(crate) use config::{ConfigCheck as HostEntry, Surroundings};
+
+mod credentials;
+
+mod http_sse_run;
 
 mod legacy_run;
 
@@ -40,6 +46,7 @@ use crate::output::{Output, OutputOptions};
 use crate::target::{ConnectOptions, Target, TargetArgs, configured_server};
 use crate::values::parse_duration;
 use config::{ConfigCheck, Consent};
+use credentials::Credentials;
 use probe::Patience;
 use report::Report;
 
@@ -62,7 +69,11 @@ pub(crate) struct DoctorOptions {
     #[arg(long, conflicts_with = "cancel_tool")]
     no_cancel: bool,
 
-    /// How long the whole examination may take.
+    /// Sign in at the server first, in a browser, if there is no kept token. Kept tokens are used without this.
+    #[arg(long, conflicts_with = "no_oauth")]
+    sign_in: bool,
+
+    /// How long the whole examination may take, without the sign-in.
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = parse_duration)]
     max_time: Duration,
     /// How long an answer may take.
@@ -245,9 +256,16 @@ async fn examine(
 async fn examine_target(target: &Target, options: &DoctorOptions) -> Result<Report, Failure> {
     let settings = options.settings();
     let mut report = Report::new(target.to_string(), "");
+    let mut credentials = Credentials::default();
+    if let Target::Url(url) = target {
+        credentials = Credentials::new(url);
+        if options.sign_in {
+            credentials.sign_in(url).await?;
+        }
+    }
     let examined = async {
         match target {
-            Target::Url(url) => run_http::examine(url, &settings, &mut report).await,
+            Target::Url(url) => run_http::examine(url, &credentials, &settings, &mut report).await,
             Target::Command(command) => {
                 run_stdio::examine(command, &settings, &mut report).await;
                 Ok(())

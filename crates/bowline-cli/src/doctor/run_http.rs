@@ -4,19 +4,22 @@ use std::time::SystemTime;
 
 use bowline::exchange::dialect::HttpTransportKind;
 use bowline::exchange::{Dialect, Dialects};
-use http::{HeaderMap, Uri};
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue, Uri};
 use serde_json::{Value, json};
 
 use super::Settings;
 use super::checks::era::{EraFacts, Eras, Heard};
 use super::checks::{answers, auth, era, legacy, reach, source, token};
 use super::codes;
+use super::credentials::Credentials;
 use super::examine::examine_server;
+use super::http_sse_run;
 use super::legacy_run::LegacySide;
 use super::probe::http::{
     Endpoint, HttpAnswer, HttpFailure, HttpLink, HttpOutcome, Observed, Outgoing, header_map,
 };
-use super::probe::legacy::is_http_sse;
+use super::probe::http_sse::{HttpSse, HttpSseOpening};
 use super::probe::metadata::{challenges, examine_authorization};
 use super::probe::socket::{self, Address, Offer};
 use super::probe::source::examine_source;
@@ -33,6 +36,7 @@ use crate::target::UrlTarget;
 /// If the URL is not one.
 pub(crate) async fn examine(
     target: &UrlTarget,
+    credentials: &Credentials,
     settings: &Settings,
     report: &mut Report,
 ) -> Result<(), Failure> {
@@ -54,16 +58,59 @@ pub(crate) async fn examine(
         report.unchecked("everything else", "there is no connection");
         return Ok(());
     }
-    let (endpoint, discover) = discover(endpoint, report).await;
+    let (mut endpoint, mut discover) = discover(endpoint, report).await;
     if let Ok(answer) = &discover {
         report.findings.extend(reach::clock(answer));
-        if matches!(answer.status, 401 | 403) && answer.reply(DISCOVER_ID).is_none() {
-            examine_refusal(&endpoint, answer, report).await;
+    }
+    if let Some(refusal) = refused(&discover).cloned() {
+        let authorization = authorization(&endpoint, &refusal, credentials, report).await;
+        examine_refusal(&endpoint, &refusal, authorization.is_some(), report).await;
+        let Some(authorization) = authorization else {
+            return Ok(());
+        };
+        endpoint.headers.insert(AUTHORIZATION, authorization);
+        discover = endpoint.send(&discovery()).await;
+        if let Some(refusal) = refused(&discover).cloned() {
+            examine_refusal(&endpoint, &refusal, false, report).await;
             return Ok(());
         }
     }
     examine_open(&endpoint, discover, settings, report).await;
     Ok(())
+}
+
+/// Returns an answer that refuses the request for lack of authorization.
+fn refused(outcome: &HttpOutcome) -> Option<&HttpAnswer> {
+    let answer = outcome.as_ref().ok()?;
+    let is_refused = matches!(answer.status, 401 | 403) && answer.reply(DISCOVER_ID).is_none();
+    is_refused.then_some(answer)
+}
+
+/// Returns the token of a user who has signed in, if the server asks for one and the user gave none.
+async fn authorization(
+    endpoint: &Endpoint,
+    refusal: &HttpAnswer,
+    credentials: &Credentials,
+    report: &mut Report,
+) -> Option<HeaderValue> {
+    if refusal.status != 401 || endpoint.headers.contains_key(AUTHORIZATION) {
+        return None;
+    }
+    if let Some(why) = &credentials.failure {
+        report.unchecked("signing in", why.clone());
+    }
+    let finding = credentials.authorization(&endpoint.uri);
+    match tokio::time::timeout(endpoint.patience.answer, finding).await {
+        Ok(Ok(authorization)) => authorization,
+        Ok(Err(why)) => {
+            report.unchecked("the kept token", why);
+            None
+        }
+        Err(_) => {
+            report.unchecked("the kept token", "renewing it took too long");
+            None
+        }
+    }
 }
 
 /// Opens a connection, and reports what that shows. Returns whether there is one.
@@ -102,8 +149,7 @@ async fn reach(endpoint: &Endpoint, report: &mut Report) -> bool {
 
 /// Sends `server/discover`, and follows one redirect within the origin.
 async fn discover(mut endpoint: Endpoint, report: &mut Report) -> (Endpoint, HttpOutcome) {
-    let request = Request::new(DISCOVER_ID, Dialect::LATEST, "server/discover", json!({}));
-    let outgoing = Outgoing::post(&request);
+    let outgoing = discovery();
     let mut outcome = endpoint.send(&outgoing).await;
     if let Ok(answer) = &outcome
         && let Some(finding) = answers::redirect(answer)
@@ -118,6 +164,11 @@ async fn discover(mut endpoint: Endpoint, report: &mut Report) -> (Endpoint, Htt
     (endpoint, outcome)
 }
 
+fn discovery() -> Outgoing {
+    let request = Request::new(DISCOVER_ID, Dialect::LATEST, "server/discover", json!({}));
+    Outgoing::post(&request)
+}
+
 /// Returns where an answer redirects to, if that is on the same server: the headers may contain a token.
 fn redirected(from: &Uri, answer: &HttpAnswer) -> Option<Uri> {
     let base = url::Url::parse(&from.to_string()).ok()?;
@@ -125,10 +176,16 @@ fn redirected(from: &Uri, answer: &HttpAnswer) -> Option<Uri> {
     (to.origin() == base.origin()).then(|| to.as_str().parse().ok())?
 }
 
-/// Examines a server that refuses requests: what a client needs to sign in, and the token that the user gave.
-async fn examine_refusal(endpoint: &Endpoint, refusal: &HttpAnswer, report: &mut Report) {
+/// Examines a server that refuses requests: what a client needs to sign in, and the token that was sent. `has_token` if
+/// the examination goes on with another one.
+async fn examine_refusal(
+    endpoint: &Endpoint,
+    refusal: &HttpAnswer,
+    has_token: bool,
+    report: &mut Report,
+) {
     let server = endpoint.uri.to_string();
-    let given = endpoint.headers.get(http::header::AUTHORIZATION);
+    let given = endpoint.headers.get(AUTHORIZATION);
     let given = given.and_then(|it| it.to_str().ok()?.split_once(' '));
     if let Some((_, given)) = given {
         match token::token(given.trim(), &server, SystemTime::now()) {
@@ -148,9 +205,10 @@ async fn examine_refusal(endpoint: &Endpoint, refusal: &HttpAnswer, report: &mut
         let issuer = facts
             .issuer
             .map_or("unknown".to_owned(), |(issuer, _)| issuer);
+        let token = if has_token { "; with a kept token" } else { "" };
         report.fact(
             "sign-in",
-            format!("required; authorization server: {issuer}"),
+            format!("required; authorization server: {issuer}{token}"),
         );
     } else if given.is_none() && challenges(refusal).is_empty() {
         let what = format!(
@@ -163,8 +221,10 @@ async fn examine_refusal(endpoint: &Endpoint, refusal: &HttpAnswer, report: &mut
             .findings
             .push(auth::refused_token(refusal.status, &challenges(refusal)));
     }
-    let why = "the server requires authorization; pass a token: --header 'Authorization: Bearer …'";
-    report.unchecked("everything else", why);
+    if !has_token {
+        let why = "the server requires authorization; pass --sign-in, or a token: --header 'Authorization: Bearer …'";
+        report.unchecked("everything else", why);
+    }
 }
 
 /// Examines a server that answers.
@@ -184,17 +244,14 @@ async fn examine_open(
         handshakes: legacy.heard(),
     };
     let mut eras = era::judge(&facts);
-    if eras.modern.is_none() && eras.legacy.is_empty() && is_http_sse(endpoint).await {
+    if eras.modern.is_none() && eras.legacy.is_empty() {
         // No POST to this URL can find it.
-        let what = "The server has only HTTP+SSE, the transport of the oldest revision.";
-        report
-            .findings
-            .push(Finding::new(&codes::LEGACY_ONLY, what));
-        report.unchecked(
-            "everything else",
-            "the doctor does not speak HTTP+SSE; put `bowline bridge` in front of it",
-        );
-        return;
+        match HttpSse::open(endpoint).await {
+            HttpSseOpening::Absent => {}
+            opening => {
+                return http_sse_run::examine(opening, facts.discover, settings, report).await;
+            }
+        }
     }
     report.findings.append(&mut eras.findings);
     report.fact("versions", eras.versions());
@@ -217,7 +274,7 @@ async fn examine_open(
     if let Some(refusal) = refusal {
         // What failed for lack of a token says nothing else about the server.
         report.findings.retain(|it| it.code != &codes::LIST_FAILED);
-        examine_refusal(endpoint, refusal, report).await;
+        examine_refusal(endpoint, refusal, false, report).await;
     }
     report.findings.extend(answers::answers(&observed));
     let is_open = eras.modern.is_some() || !eras.legacy.is_empty();
@@ -303,7 +360,12 @@ async fn examine_surroundings(
     };
     let outcome = endpoint.send(&large).await;
     report.findings.extend(answers::large_body(&outcome, LARGE));
-    if outcome.is_ok_and(|answer| answer.is_success()) {
+    report_limits(&outcome, report);
+}
+
+/// Reports that a request of [`LARGE`] bytes was accepted.
+pub(crate) fn report_limits(outcome: &HttpOutcome, report: &mut Report) {
+    if outcome.as_ref().is_ok_and(HttpAnswer::is_success) {
         report.fact(
             "limits",
             format!("a request of {} KiB is accepted", LARGE >> 10),
@@ -340,4 +402,4 @@ fn proxy_variable(is_tls: bool) -> Option<&'static str> {
 const DISCOVER_ID: u64 = 1;
 const LARGE_ID: u64 = 90;
 /// Less than the limits of most servers, more than the default of some frameworks (100 KiB).
-const LARGE: usize = 512 << 10;
+pub(crate) const LARGE: usize = 512 << 10;

@@ -9,7 +9,8 @@ use super::checks::era::{EraFacts, Eras, Heard};
 use super::checks::stdio::{ProcessFacts, cannot_start, exited_early, process};
 use super::codes;
 use super::examine::examine_server;
-use super::probe::stdio::{StdioFailure, StdioProcess};
+use super::probe::channel::{Channel as _, ChannelFailure};
+use super::probe::stdio::StdioProcess;
 use super::probe::{Link, Reply, Way};
 use super::report::Report;
 use crate::target::CommandTarget;
@@ -197,18 +198,20 @@ fn modern_discovery(heard: &Heard) -> Option<Value> {
     eras.modern.and(eras.discovery)
 }
 
-fn heard(asked: Result<Reply, StdioFailure>) -> Heard {
+fn heard(asked: Result<Reply, ChannelFailure>) -> Heard {
     match asked {
         Ok(reply) => Heard::Reply(reply),
-        Err(StdioFailure::TimedOut(after)) => Heard::TimedOut(after),
-        Err(StdioFailure::Exited(how)) => Heard::Exited(how),
+        Err(ChannelFailure::TimedOut(after)) => Heard::TimedOut(after),
+        Err(ChannelFailure::Ended(how)) => Heard::Exited(how),
     }
 }
 
-/// Adds what a process printed.
+/// Keeps what the process printed that printed the most: each process is a start of the same server.
 fn collect(process: &StdioProcess, facts: &mut ProcessFacts) {
-    facts.noise_count += process.noise_count;
-    facts.noise.extend(process.noise.iter().cloned());
+    if process.noise_count > facts.noise_count {
+        facts.noise_count = process.noise_count;
+        facts.noise = process.noise.clone();
+    }
 }
 
 fn judge_process(facts: &ProcessFacts, settings: &Settings, report: &mut Report) {

@@ -9,7 +9,7 @@ mod formats;
 pub(crate) use formats::FileFormat;
 
 mod machine;
-pub(crate) use machine::{DiskFiles, Files, Machine};
+pub(crate) use machine::{DiskFiles, Files, Machine, Platform};
 
 mod node;
 
@@ -24,7 +24,6 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-use machine::Platform;
 use node::{Node, NodeValue};
 use places::{ANY_KEYS, Place, places};
 use server::read_entry;

@@ -19,7 +19,7 @@ use name::CrateName;
 pub(crate) struct NewOptions {
     /// The name of the project, and of the folder that is created for it.
     name: CrateName,
-    /// Use the checkout of the SDK in this folder, not the published crate.
+    /// Use the checkout of the SDK in this folder, not the published crate: required until there is one.
     #[arg(long, value_name = "SDK_CHECKOUT")]
     path: Option<PathBuf>,
     #[command(flatten)]

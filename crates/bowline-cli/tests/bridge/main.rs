@@ -7,6 +7,7 @@
     reason = "helpers of tests may panic, too"
 )]
 
+mod killed;
 mod sign_in;
 mod support;
 

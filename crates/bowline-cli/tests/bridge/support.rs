@@ -50,7 +50,9 @@ impl Program {
 
     /// Starts a bridge to this command over HTTP, and returns its URL.
     pub(crate) async fn bridge_to(command: &[&str]) -> (Self, String) {
-        let arguments = ["bridge", "--http", "127.0.0.1:0", "--"];
+        let http = ["bridge", "--http", "127.0.0.1:0"];
+        // No load balancer has to notice that it ends.
+        let arguments = [&http[..], &["--drain-delay", "0", "--"]].concat();
         let mut bridge = Self::start(&[&arguments, command].concat());
         let line = bridge.stderr_line("bowline: listening on ").await;
         (bridge, line)
@@ -103,14 +105,34 @@ impl Program {
     }
 
     pub(crate) async fn signal(&self, name: &str) {
-        let mut command = Command::new("kill");
-        command.args([&format!("-{name}"), &self.child.id().unwrap().to_string()]);
-        assert!(command.status().await.unwrap().success());
+        send_signal(name, &self.id()).await;
+    }
+
+    pub(crate) fn id(&self) -> String {
+        self.child.id().unwrap().to_string()
     }
 
     pub(crate) async fn exit(&mut self) -> ExitStatus {
         self.child.wait().await.unwrap()
     }
+}
+
+async fn send_signal(name: &str, pid: &str) {
+    let mut command = Command::new("kill");
+    command.args([&format!("-{name}"), pid]);
+    assert!(command.status().await.unwrap().success());
+}
+
+/// Sends SIGKILL.
+pub(crate) async fn kill(pid: &str) {
+    send_signal("KILL", pid).await;
+}
+
+/// Returns the ids of the children of a process.
+pub(crate) async fn children_of(pid: &str) -> Vec<String> {
+    let output = Command::new("pgrep").args(["-P", pid]).output().await;
+    let output = String::from_utf8(output.unwrap().stdout).unwrap();
+    output.split_whitespace().map(str::to_owned).collect()
 }
 
 /// Waits until a process has exited. One that was killed with its parent may remain as a zombie.

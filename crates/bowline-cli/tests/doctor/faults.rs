@@ -125,6 +125,9 @@ fn noise_on_stdout() {
     let examined = doctor(&["--", "sh", "-c", &script]);
 
     assert_faults(&examined, &["stdout-noise"]);
+    // The doctor starts the server once for each revision, and counts the lines of one start.
+    let findings = examined.report["findings"].to_string();
+    assert!(findings.contains("a line to stdout"), "{findings}");
 }
 
 #[test]
@@ -304,4 +307,20 @@ fn a_port_where_nothing_listens() {
     let url = format!("http://{}/mcp", socket.local_addr().unwrap());
 
     assert_faults(&doctor(&[&url]), &["connection-failed"]);
+}
+
+#[test]
+fn the_endpoint_of_an_event_stream_on_another_origin() {
+    let url = serve(|request| match request.method.as_str() {
+        "GET" => {
+            let mut endpoint = Response::events(&[]);
+            endpoint.body = "event: endpoint\ndata: http://10.0.0.1:8080/messages\n\n".to_owned();
+            Answer::Open(endpoint)
+        }
+        _ => Answer::Full(Response::status(405)),
+    });
+
+    let examined = doctor(&[&url]);
+
+    assert_faults(&examined, &["sse-endpoint"]);
 }

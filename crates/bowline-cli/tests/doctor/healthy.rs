@@ -3,6 +3,11 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
+use bowline::exchange::Dialects;
+use bowline::exchange::dialect::HttpTransportKind;
+use bowline::http::legacy::Legacy;
+use bowline_cli::fixture::Fixture;
+
 use super::http_server::{Answer, Response, legacy, modern, serve};
 use super::{BOWLINE, assert_faults, bowline, doctor, doctor_with, shell_server, tls_server};
 
@@ -112,19 +117,30 @@ fn the_demonstration_server_over_http_stops_a_cancelled_call() {
 
 #[test]
 fn a_server_of_the_oldest_transport() {
-    let url = serve(|request| match request.method.as_str() {
-        "GET" => {
-            let mut endpoint = Response::events(&[]);
-            endpoint.body = "event: endpoint\ndata: /messages\n\n".to_owned();
-            Answer::Open(endpoint)
-        }
-        _ => Answer::Full(Response::status(405)),
-    });
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let oldest = Dialects::only(|it| it.http.transport == HttpTransportKind::HttpSse);
+    let service = Fixture::new().server().versions(oldest).http();
+    let service = service.legacy(Legacy::sessions().http_sse());
+    let bound = runtime.block_on(service.bind("127.0.0.1:0")).unwrap();
+    let url = format!("http://{}/sse", bound.local_addr());
+    runtime.spawn(bound.serve());
 
-    let examined = doctor(&[&url]);
+    // The revision has no annotations that would show which tools are safe to call.
+    let slow = [
+        "--cancel-tool",
+        "slow",
+        "--cancel-args",
+        r#"{"seconds": 600}"#,
+    ];
+    let examined = doctor(&[&slow[..], &["--cancel-wait", "100ms", &url]].concat());
 
     assert_faults(&examined, &[]);
     assert_eq!(examined.findings["legacy-only"], "note");
+    assert_eq!(examined.fact("versions"), Some("2024-11-05"));
+    assert_eq!(examined.fact("tools"), Some("10"));
+    assert!(examined.fact("limits").is_some(), "{:#}", examined.report);
+    let cancel = examined.fact("cancel").unwrap();
+    assert!(cancel.contains("`slow`"), "{cancel}");
 }
 
 #[test]

@@ -8,6 +8,7 @@
 )]
 
 mod interrupt;
+mod interrupted_requests;
 mod look;
 mod own_server;
 mod sign_in;

@@ -2,9 +2,12 @@
 
 use bowline::exchange::ElicitationOutcome;
 use bowline::prelude::*;
-use bowline::types::{ContentBlock, CreateMessageRequestParams, LoggingLevel};
+use bowline::schemars::{self, JsonSchema};
+use bowline::server::CompletionInput;
+use bowline::types::{Completion, ContentBlock, CreateMessageRequestParams, LoggingLevel};
 use bowline::{CallToolResult, RpcError};
 use bowline_tasks::Tasks;
+use serde::Deserialize;
 use serde_json::json;
 
 use crate::support::{TempDir, VERSIONS, in_time, run};
@@ -68,6 +71,36 @@ async fn convert() -> &'static str {
     "converted"
 }
 
+/// Asks for a name.
+#[tool(task(resumable))]
+async fn name(cx: Context) -> Result<String, ToolError> {
+    Ok(match cx.elicit("name", "Your name?").outcome().await? {
+        ElicitationOutcome::Accept(Name { name }) => format!("Hello, {name}!"),
+        ElicitationOutcome::Decline | ElicitationOutcome::Cancel => "Hello!".to_owned(),
+    })
+}
+
+/// The form of `name`.
+#[derive(Deserialize, JsonSchema)]
+struct Name {
+    name: String,
+}
+
+/// Orders a dish.
+#[prompt]
+async fn order(cuisine: String, dish: String) -> String {
+    format!("One {cuisine} {dish}, please.")
+}
+
+/// Suggests dishes of a cuisine.
+#[completion(prompt = "order", argument = "dish")]
+async fn dishes(input: CompletionInput) -> Completion {
+    match input.arguments.get("cuisine").map(String::as_str) {
+        Some("danish") => input.matching(["smørrebrød", "stegt flæsk"]),
+        _ => input.matching((0..200).map(|number| format!("dish {number}"))),
+    }
+}
+
 /// Never ends.
 #[tool(task(resumable))]
 async fn endless() -> &'static str {
@@ -85,6 +118,9 @@ async fn serve() -> String {
         .tool(roots)
         .tool(convert)
         .tool(endless)
+        .tool(name)
+        .prompt(order)
+        .completer(dishes)
         .extension(Tasks::in_memory());
     let bound = server.http().bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}/mcp", bound.local_addr());
@@ -205,6 +241,68 @@ async fn tasks_are_started_shown_awaited_and_cancelled_by_their_ids() {
         assert!(ended.stderr.contains("cancelled"), "{ended:?}");
         assert_eq!(unknown.code, Some(4), "{unknown:?}");
         assert_eq!(list.code, Some(1), "{list:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_question_of_a_task_is_shown_and_answered_by_its_key() {
+    in_time(async {
+        let url = serve().await;
+        let started = run(&["call", &url, "name", "--as-task"]).await;
+        let id = started.stdout.trim();
+        let asked = loop {
+            let shown = run(&["tasks", "get", &url, id, "--json"]).await.json();
+            if shown["status"] == "input_required" {
+                break shown;
+            }
+        };
+        let (key, question) = asked["inputRequests"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .next()
+            .unwrap();
+        assert_eq!(question["params"]["message"], "Your name?", "{asked}");
+
+        let answer = json!({"action": "accept", "content": {"name": "Ada"}});
+        let update = ["tasks", "update", &url, id, &format!("{key}:={answer}")];
+        let updated = run(&update).await;
+        let waited = run(&["tasks", "wait", &url, id]).await;
+        let nonsense = run(&["tasks", "update", &url, id, "name=Ada"]).await;
+
+        assert_eq!(updated.code, Some(0), "{updated:?}");
+        assert_eq!(waited.stdout, "Hello, Ada!\n", "{waited:?}");
+        assert_eq!(nonsense.code, Some(2), "{nonsense:?}");
+        assert!(
+            nonsense.stderr.contains("expected key:=json"),
+            "{nonsense:?}"
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn completions_depend_on_the_beginning_and_on_other_arguments() {
+    in_time(async {
+        let url = serve().await;
+        for version in VERSIONS {
+            let complete = async |words: &[&str]| {
+                let words = [&["complete", &url, "--protocol-version", version], words].concat();
+                run(&words).await
+            };
+            let danish = complete(&["order", "dish", "sm", "cuisine=danish"]).await;
+            assert_eq!(danish.stdout, "smørrebrød\n", "{version}: {danish:?}");
+            let all = complete(&["order", "dish", "cuisine=danish"]).await;
+            assert_eq!(all.stdout.lines().count(), 2, "{version}: {all:?}");
+            let many = complete(&["order", "dish"]).await;
+            assert_eq!(many.stdout.lines().count(), 100, "{version}: {many:?}");
+            assert_eq!(many.stderr, "bowline: the first 100 of 200\n", "{version}");
+            let json = complete(&["order", "dish", "st", "cuisine=danish", "--json"]).await;
+            assert_eq!(json.json()["values"], json!(["stegt flæsk"]), "{version}");
+            let unknown = complete(&["disorder", "dish"]).await;
+            assert_eq!(unknown.code, Some(4), "{version}: {unknown:?}");
+        }
     })
     .await;
 }

@@ -4,6 +4,7 @@ use bowline::exchange::Principal;
 use bowline::prelude::*;
 use bowline_auth::server::{JwtVerifier, ResourceServer};
 use bowline_example_authorization_server::{AuthorizationServer, SimulatedUser};
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -43,6 +44,18 @@ async fn sign_in(url: &str) {
     assert!(page.starts_with("HTTP/1.1 200"), "{page}");
 }
 
+/// Signs in at the address that the program prints.
+async fn sign_in_at(program: &mut Program) {
+    let mut stderr = BufReader::new(program.take_stderr()).lines();
+    let address = loop {
+        let line = stderr.next_line().await.unwrap().expect("an address");
+        if line.starts_with("http://") {
+            break line;
+        }
+    };
+    sign_in(&address).await;
+}
+
 #[tokio::test]
 async fn the_first_call_signs_in_and_the_next_one_uses_the_token() {
     in_time(async {
@@ -51,14 +64,7 @@ async fn the_first_call_signs_in_and_the_next_one_uses_the_token() {
         let words = ["call", &url, "whoami", "--token-dir", tokens];
 
         let mut first = Program::start(&words);
-        let mut stderr = BufReader::new(first.take_stderr()).lines();
-        let address = loop {
-            let line = stderr.next_line().await.unwrap().expect("an address");
-            if line.starts_with("http://") {
-                break line;
-            }
-        };
-        sign_in(&address).await;
+        sign_in_at(&mut first).await;
         let name = first.line().await;
         let second = run(&words).await;
         let refused = run(&["call", &url, "whoami", "--no-oauth"]).await;
@@ -70,6 +76,38 @@ async fn the_first_call_signs_in_and_the_next_one_uses_the_token() {
             "{second:?}"
         );
         assert_eq!(refused.code, Some(3), "{refused:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_doctor_signs_in_if_asked_to_and_uses_a_kept_token() {
+    in_time(async {
+        let (url, folder) = (guarded_server().await, TempDir::new("doctor-tokens"));
+        let tokens = folder.0.to_str().unwrap();
+        let words = ["doctor", &url, "--json", "--token-dir", tokens];
+
+        let outside = run(&words).await.json();
+        let mut first = Program::start(&[&words[..], &["--sign-in"]].concat());
+        sign_in_at(&mut first).await;
+        let inside: Value = serde_json::from_str(&first.line().await).unwrap();
+        let second = run(&words).await.json();
+
+        let fact = |report: &Value, name: &str| {
+            let facts = report["facts"].as_array().unwrap().iter();
+            let value = facts.clone().find(|it| it["name"] == name);
+            value.map(|it| it["value"].as_str().unwrap().to_owned())
+        };
+        assert_eq!(fact(&outside, "tools"), None, "{outside}");
+        let unchecked = outside["unchecked"].to_string();
+        assert!(unchecked.contains("--sign-in"), "{unchecked}");
+        for report in [&inside, &second] {
+            assert_eq!(fact(report, "tools").as_deref(), Some("1"), "{report}");
+            let sign_in = fact(report, "sign-in").unwrap();
+            assert!(sign_in.ends_with("with a kept token"), "{sign_in}");
+            let versions = fact(report, "versions").unwrap();
+            assert!(versions.starts_with("2026-07-28"), "{versions}");
+        }
     })
     .await;
 }

@@ -20,6 +20,10 @@ struct TerminalProgram {
 
 impl TerminalProgram {
     fn start(words: &[&str]) -> Self {
+        Self::spawn(BOWLINE, words)
+    }
+
+    fn spawn(program: &str, words: &[&str]) -> Self {
         let main = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&main).unwrap();
         unlockpt(&main).unwrap();
@@ -28,7 +32,7 @@ impl TerminalProgram {
             let path = name.to_str().unwrap();
             File::options().read(true).write(true).open(path).unwrap()
         };
-        let child = std::process::Command::new(BOWLINE)
+        let child = std::process::Command::new(program)
             .args(words)
             .env("TERM", "xterm")
             .env_remove("NO_COLOR")
@@ -72,17 +76,21 @@ impl TerminalProgram {
     }
 
     fn type_line(&mut self, line: &str) {
-        self.keyboard
-            .write_all(format!("{line}\n").as_bytes())
-            .unwrap();
+        self.type_key(&format!("{line}\n"));
+    }
+
+    fn type_key(&mut self, key: &str) {
+        self.keyboard.write_all(key.as_bytes()).unwrap();
     }
 
     /// Waits for the end, and returns the exit code and stdout.
-    fn end(mut self) -> (Option<i32>, String) {
+    fn end(&mut self) -> (Option<i32>, String) {
         let mut stdout = String::new();
         let pipe = self.child.stdout.as_mut().unwrap();
         pipe.read_to_string(&mut stdout).unwrap();
-        (self.child.wait().unwrap().code(), stdout)
+        let code = self.child.wait().unwrap().code();
+        self.seen.extend(self.screen.try_iter());
+        (code, stdout)
     }
 }
 
@@ -129,3 +137,55 @@ fn progress_is_a_bar_and_is_gone_at_the_end() {
 
     assert_eq!(program.end(), (Some(0), "20 steps\n".to_owned()));
 }
+
+/// The first Ctrl-C waits for a server that neither answers nor exits; the second one does not.
+#[cfg(target_os = "linux")] // `setsid` gives a program a terminal of its own
+#[test]
+fn a_second_ctrl_c_leaves_at_once() {
+    let words = [
+        "call",
+        "-v",
+        "work",
+        "--args",
+        "{}",
+        "--",
+        "sh",
+        "-c",
+        DEAF_SERVER,
+    ];
+    let mut program =
+        TerminalProgram::spawn("setsid", &[&["--ctty", BOWLINE][..], &words].concat());
+    program.wait_for("called");
+
+    // The terminal turns the key into a signal.
+    program.type_key(CTRL_C);
+    program.wait_for("cancelled");
+    program.type_key(CTRL_C);
+    let (code, _) = program.end();
+
+    assert_eq!(code, Some(130));
+    // The report is printed when the connection is closed.
+    assert!(!program.seen.contains("had read it"), "{}", program.seen);
+    assert!(!program.seen.contains("that took"), "{}", program.seen);
+}
+
+/// Answers only the handshake, and does not exit when it is asked to.
+#[cfg(target_os = "linux")]
+const DEAF_SERVER: &str = r#"
+    trap '' INT TERM HUP
+    while read -r line; do
+        id=$(echo "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+        case "$line" in
+            *server/discover*)
+                echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"error\":{\"code\":-32601,\"message\":\"no\"}}" ;;
+            *'"initialize"'*)
+                info='"serverInfo":{"name":"deaf","version":"1"}'
+                result="{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{\"tools\":{}},$info}"
+                echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":$result}" ;;
+            *tools/call*) echo called >&2 ;;
+            *notifications/cancelled*) echo cancelled >&2 ;;
+        esac
+    done
+    while :; do sleep 1000; done"#;
+#[cfg(target_os = "linux")]
+const CTRL_C: &str = "\u{3}";

@@ -113,6 +113,15 @@ impl DuplexAdmission {
         }
     }
 
+    /// Creates the state of a wire whose era another process has determined.
+    #[must_use]
+    pub fn with_era(served: Dialects, era: Era) -> Self {
+        Self {
+            era,
+            ..Self::new(served)
+        }
+    }
+
     /// Admits a request.
     ///
     /// # Errors

@@ -100,6 +100,18 @@ impl Session {
         }
     }
 
+    /// Creates the state of a client whose handshake another process has completed. `features` are those that the
+    /// result of its `initialize` declared.
+    #[must_use]
+    pub fn after_handshake(caller: Caller, features: LegacyFeatures) -> Self {
+        Self {
+            caller: Arc::new(caller),
+            stage: HandshakeStage::Ready,
+            in_use: true,
+            features: features.into(),
+        }
+    }
+
     /// Returns the caller, with the current log level.
     #[must_use]
     pub fn caller(&self) -> &Arc<Caller> {

@@ -25,6 +25,7 @@ use super::legacy;
 use super::media::{self, AcceptedTypes};
 use super::paths::EndpointPaths;
 use super::source_policy::SourcePolicy;
+use crate::drain;
 use crate::era::{
     self, Caller, CallerCache, Dialect, Dialects, Request, Seal, is_modern_version, modern,
 };
@@ -296,6 +297,12 @@ impl HttpRejection {
             error: Box::new(error),
             header: Some(RejectionHeader::RetryAfter),
         }
+    }
+
+    /// Creates a rejection because the server [drains](crate::drain): status 503 with `Retry-After`.
+    #[must_use]
+    pub fn draining() -> Self {
+        Self::overloaded(drain::refusal())
     }
 
     /// Sets the id of the rejected message.

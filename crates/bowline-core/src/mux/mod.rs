@@ -40,6 +40,7 @@ mod tests;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bowline_types::{ErrorCode, Json, RequestId, RpcError};
@@ -82,7 +83,8 @@ pub struct Mux {
     in_flight: InFlightRequests,
     outbox: Outbox,
     events: VecDeque<MuxEvent>,
-    intake: IntakeState,
+    /// How the wire ended, if it has.
+    ended: Option<WireEnd>,
 }
 
 /// The limits of a [`Mux`].
@@ -270,14 +272,6 @@ impl OutgoingMessage {
     }
 }
 
-/// Whether new requests of the peer are accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum IntakeState {
-    Open,
-    Draining,
-    Ended(WireEnd),
-}
-
 /// The sizes of the tables of a [`Mux`]; all zero when it is idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "one number per table")]
@@ -309,8 +303,14 @@ impl Mux {
             outbox: Outbox::new(limits.queued_bytes),
             // Not more: there may be thousands of wires that never have two events.
             events: VecDeque::with_capacity(1),
-            intake: IntakeState::Open,
+            ended: None,
         }
+    }
+
+    /// Puts a prefix and a dot before the number of each generated request id, for a peer that other engines send
+    /// requests to as well.
+    pub fn set_request_id_prefix(&mut self, prefix: impl Into<Arc<str>>) {
+        self.pending.set_request_id_prefix(prefix.into());
     }
 
     // --- commands from the application ---
@@ -327,7 +327,7 @@ impl Mux {
         params: Option<Json>,
         options: CallOptions,
     ) -> Result<CallId, CallRefused> {
-        if let IntakeState::Ended(end) = self.intake {
+        if let Some(end) = self.ended {
             return Err(CallRefused::Ended(end));
         }
         if self.is_full() {
@@ -417,13 +417,6 @@ impl Mux {
         !is_overloaded
     }
 
-    /// Rejects new requests of the peer from now on. Those in flight can still be answered.
-    pub fn drain(&mut self) {
-        if self.intake == IntakeState::Open {
-            self.intake = IntakeState::Draining;
-        }
-    }
-
     // --- input from outside ---
 
     /// Processes a message of the peer.
@@ -442,7 +435,7 @@ impl Mux {
     }
 
     fn handle_arrival(&mut self, now: Instant, message: Message, arrival: Arrival<'_>) {
-        if matches!(self.intake, IntakeState::Ended(_)) {
+        if self.ended.is_some() {
             return;
         }
         match message {
@@ -541,10 +534,10 @@ impl Mux {
 
     /// Processes the end of the wire: fails all calls and cancels all requests in flight.
     pub fn handle_end(&mut self, end: WireEnd) {
-        if matches!(self.intake, IntakeState::Ended(_)) {
+        if self.ended.is_some() {
             return;
         }
-        self.intake = IntakeState::Ended(end);
+        self.ended = Some(end);
         self.outbox.clear();
         for call in self.pending.drain() {
             self.settle(call, Err(CallFailure::Ended(end)));
@@ -623,12 +616,6 @@ impl Mux {
             self.events
                 .push_back(MuxEvent::Warning(ProtocolWarning::DuplicateRequest(id)));
             return;
-        }
-        if self.intake == IntakeState::Draining {
-            return self.refuse(
-                Some(id),
-                RpcError::new(ErrorCode::INTERNAL_ERROR, "shutting down"),
-            );
         }
         let exceeded = if self.in_flight.len() >= self.limits.in_flight {
             Some(ExceededLimit::InFlight)
@@ -727,7 +714,7 @@ impl Mux {
     }
 
     fn has_room(&self) -> Result<(), NotifyError> {
-        if matches!(self.intake, IntakeState::Ended(_)) {
+        if self.ended.is_some() {
             return Err(NotifyError::Ended);
         }
         if self.is_full() {

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bowline_types::{Json, Method, ProgressToken, RequestId, SubscriptionsListenRequest};
@@ -129,6 +130,10 @@ pub(super) struct PendingCalls {
 }
 
 impl PendingCalls {
+    pub(super) fn set_request_id_prefix(&mut self, prefix: Arc<str>) {
+        self.id_generator.set_prefix(prefix);
+    }
+
     pub(super) fn insert(
         &mut self,
         now: Instant,

@@ -679,22 +679,6 @@ fn a_malformed_frame_affects_no_other_exchange() {
 }
 
 #[test]
-fn while_draining_new_requests_are_refused_and_old_ones_still_answered() {
-    let mut pair = MuxPair::new();
-    let (_, id) = pair.call_and_serve();
-
-    pair.server.drain();
-    pair.deliver_to_server(r#"{"jsonrpc":"2.0","id":99,"method":"new"}"#);
-    pair.server.respond(&id, ok());
-
-    assert!(text(pair.server.poll_transmit()).contains("shutting down"));
-    assert_eq!(
-        text(pair.server.poll_transmit()),
-        r#"{"jsonrpc":"2.0","id":1,"result":{}}"#
-    );
-}
-
-#[test]
 fn a_progress_token_in_use_is_refused() {
     let mut pair = MuxPair::new();
     let token = |token: &str| CallOptions {

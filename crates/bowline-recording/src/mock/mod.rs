@@ -35,6 +35,7 @@ use bowline::Context;
 use bowline::exchange::{
     BoxFuture, Dialects, Notification, NotifiedContext, Outcome, Params, Request, Responder,
 };
+use bowline::telemetry::Telemetry;
 
 use crate::conversation::{Conversation, RequestKey};
 use crate::{ReadError, Recording};
@@ -304,6 +305,14 @@ impl Responder for Mock {
     }
 
     fn notified(&self, _: &Notification, _: &NotifiedContext) {}
+
+    fn telemetry(&self) -> Option<&Telemetry> {
+        None
+    }
+
+    fn open_calls(&self) -> usize {
+        0
+    }
 }
 
 impl fmt::Debug for Mock {

@@ -7,6 +7,7 @@ use bowline::Context;
 use bowline::exchange::{
     BoxFuture, Notification, NotifiedContext, Outcome, Params, RawInputRequest, Request, Responder,
 };
+use bowline::telemetry::Telemetry;
 use bowline_types::{ErrorCode, Json, RequestId, RpcError};
 
 use crate::conversation::{Question, Script};
@@ -158,6 +159,14 @@ impl Responder for ReplayHost {
     }
 
     fn notified(&self, _: &Notification, _: &NotifiedContext) {}
+
+    fn telemetry(&self) -> Option<&Telemetry> {
+        None
+    }
+
+    fn open_calls(&self) -> usize {
+        0
+    }
 }
 
 fn unknown_question(question: &RawInputRequest) -> RpcError {

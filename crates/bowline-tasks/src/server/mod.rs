@@ -309,6 +309,9 @@ impl ServerExtension for Tasks {
             tracing::error!("`Tasks` was added to two servers; only the first one runs tasks");
             return None;
         };
+        if let Some(server) = server.upgrade() {
+            self.runs.set_metrics(server.task_metrics());
+        }
         match self.env() {
             Ok(env) => Some(Box::pin(runner::run(env, server, inbox))),
             Err(error) => {

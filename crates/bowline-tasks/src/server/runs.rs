@@ -2,13 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use bowline::telemetry::TaskMetrics;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::run::TaskRun;
 use crate::TaskId;
+use crate::store::TaskOutcome;
 use crate::sync::Mutex;
 
 /// The tasks that this process runs, by their id.
@@ -19,6 +22,8 @@ pub(super) struct RunTable {
     discarded: Mutex<BTreeSet<TaskId>>,
     is_draining: AtomicBool,
     spawned: Notify,
+    /// Set when the server is known.
+    metrics: OnceLock<TaskMetrics>,
 }
 
 impl RunTable {
@@ -54,6 +59,12 @@ impl RunTable {
         }
     }
 
+    /// Sets the metrics that runs are recorded with.
+    pub(super) fn set_metrics(&self, metrics: TaskMetrics) {
+        // Fails if they are set already: a `Tasks` belongs to one server.
+        let _ = self.metrics.set(metrics);
+    }
+
     /// Marks that a run goes on in the background.
     pub(super) fn set_spawned(&self) {
         self.spawned.notify_one();
@@ -83,12 +94,34 @@ impl RunTable {
 pub(super) struct RegisteredRun {
     runs: Arc<RunTable>,
     run: Arc<TaskRun>,
+    started: Instant,
 }
 
 impl RegisteredRun {
     pub(super) fn new(runs: Arc<RunTable>, run: Arc<TaskRun>) -> Self {
         runs.insert(&run);
-        Self { runs, run }
+        if let Some(metrics) = runs.metrics.get() {
+            metrics.started();
+        }
+        let started = Instant::now();
+        Self { runs, run, started }
+    }
+
+    /// Records that the run has ended, and the outcome of the task if it is known.
+    fn record_end(&self) {
+        let Some(metrics) = self.runs.metrics.get() else {
+            return;
+        };
+        metrics.stopped();
+        self.run.with_record(|record| {
+            let status = match &record.outcome {
+                Some(TaskOutcome::Completed(_)) => "completed",
+                Some(TaskOutcome::Failed(_)) => "failed",
+                Some(TaskOutcome::Cancelled) => "cancelled",
+                None => return,
+            };
+            metrics.ended(&record.request.tool, status, self.started.elapsed());
+        });
     }
 }
 
@@ -103,6 +136,7 @@ impl Deref for RegisteredRun {
 impl Drop for RegisteredRun {
     fn drop(&mut self) {
         self.runs.remove(&self.run);
+        self.record_end();
     }
 }
 

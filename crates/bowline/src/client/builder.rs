@@ -26,6 +26,7 @@ use super::restart::RestartSettings;
 use super::transport::{ChildCommand, Transport};
 use super::{Client, ClientInner, Connection, Host};
 use crate::exchange::{BoxFuture, Context, Responder};
+use crate::telemetry::{Sender, TransportKind, host_with};
 use crate::wire::{Command, EngineWire, OpenWireFn};
 use crate::{Error, Result, deprecation};
 
@@ -394,6 +395,7 @@ impl ClientBuilder {
             config.host_capabilities.clone(),
         );
         check_extensions(&config.caller.capabilities)?;
+        config.host = host_with(config.host, &config.telemetry);
         let opener = Opener {
             config: &config,
             notifications,
@@ -416,7 +418,8 @@ async fn open(target: ConnectTarget, http: HttpConfig, opener: &Opener<'_>) -> R
     match target {
         ConnectTarget::InProcess(server) => {
             server.check()?;
-            let transport = Transport::in_process(server, opener.config.host.clone());
+            let sender = Sender::new(opener.config.telemetry.clone(), TransportKind::InProcess);
+            let transport = Transport::in_process(server, opener.config.host.clone(), sender);
             opener.open(transport, None).await
         }
         ConnectTarget::Wire(wire) => opener.open_wire(wire).await,

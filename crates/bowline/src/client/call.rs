@@ -348,6 +348,14 @@ impl Call {
         }
     }
 
+    /// Records the number of requests of a call whose server has asked for input.
+    fn record_legs(&self) {
+        if let Some(rounds) = &self.rounds {
+            let telemetry = &self.client.inner.config.telemetry;
+            telemetry.record_legs(&self.request, rounds.round() + 1);
+        }
+    }
+
     fn end_round(&mut self) -> Result<()> {
         let (Some(began), RequestPhase::Waiting(exchange)) = (self.round_began, &self.phase) else {
             return Ok(());
@@ -454,6 +462,7 @@ impl Future for Call {
                     }
                     ExchangeEvent::Answered(Ok(Answer::Complete(result))) => {
                         this.client.confirm_version();
+                        this.record_legs();
                         let _ = this.end_round(); // the result arrived in time
                         match this.process_result(result) {
                             Poll::Ready(reply) => return Poll::Ready(reply),

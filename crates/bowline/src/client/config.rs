@@ -16,6 +16,7 @@ use super::notification_dispatch::{NotificationDispatch, OnError, OnLog, OnNotif
 use super::{ClientBuilder, KnownServer, OutputValidation, Reconnect};
 use crate::Error;
 use crate::exchange::{Responder, TraceContext};
+use crate::telemetry::{Configured, Telemetry};
 
 /// The settings of a client.
 #[derive(Clone)]
@@ -42,6 +43,7 @@ pub(super) struct ClientConfig {
     pub(super) trace: Option<TraceSource>,
     /// Whether the connection is used without a [`Client`](super::Client).
     pub(super) is_bare: bool,
+    pub(super) telemetry: Configured,
     cache: Arc<dyn Cache>,
     principal: Option<String>,
     server_identity: Option<String>,
@@ -74,6 +76,7 @@ impl ClientConfig {
             known_server: None,
             trace: None,
             is_bare: false,
+            telemetry: Configured::default(),
             cache: Arc::new(MemoryCache::default()),
             principal: None,
             server_identity: None,
@@ -154,6 +157,27 @@ impl ClientBuilder {
         trace: impl Fn() -> Option<TraceContext> + Send + Sync + 'static,
     ) -> Self {
         self.config.trace = Some(Arc::new(trace));
+        self
+    }
+
+    /// Records spans and metrics of every request, on every transport, and sends the trace context of each in
+    /// `params._meta`. A [`Telemetry`] is created with the feature `otel`.
+    ///
+    /// The parent of a span is the span that is active where the request is started or awaited. Without one it is the
+    /// [trace](super::RequestBuilder::trace) of the request.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::telemetry::Telemetry;
+    /// use bowline::{Client, Server};
+    ///
+    /// async fn connect(server: &Server, telemetry: Telemetry) -> bowline::Result<Client> {
+    ///     Client::in_process(server).telemetry(telemetry).await
+    /// }
+    /// ```
+    pub fn telemetry(mut self, telemetry: Telemetry) -> Self {
+        self.config.telemetry = telemetry.into();
         self
     }
 

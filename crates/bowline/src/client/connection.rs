@@ -18,6 +18,8 @@ use super::transport::{OpenWire, Transport};
 use crate::exchange::{CallOptions, Channel, Exchange, NotifiedContext};
 use crate::signal::Signal;
 use crate::sync::Mutex;
+use crate::telemetry::names::error_type;
+use crate::telemetry::{LegacyTimer, TransportKind, deliver_notification};
 use crate::{Error, Result};
 
 /// An open connection to a server, on which a [`Client`](super::Client) is built. Cheap to clone; it is closed when the
@@ -68,10 +70,15 @@ struct ConnectionInner {
     closed: Arc<Signal>,
     /// Set if the server is a child process and there is no client.
     restart: OnceLock<RestartSettings>,
+    legacy_timer: LegacyTimer,
 }
 
 impl Drop for ConnectionInner {
     fn drop(&mut self) {
+        let peer = self.transport.wire().map(|wire| &wire.peer);
+        if peer.is_some_and(|peer| matches!(peer.end_error(), Error::Transport { .. })) {
+            self.legacy_timer.set_error(error_type::TRANSPORT);
+        }
         self.closed.raise();
     }
 }
@@ -84,6 +91,7 @@ impl Connection {
         introduction: Option<Json>,
     ) -> Self {
         let server = introduction.as_ref().and_then(|it| it.decode().ok());
+        let legacy_timer = LegacyTimer::of_client(transport.sender(), caller.dialect);
         let inner = ConnectionInner {
             transport,
             dialect: caller.dialect,
@@ -93,6 +101,7 @@ impl Connection {
             server,
             closed: Arc::default(),
             restart: OnceLock::new(),
+            legacy_timer,
         };
         Self {
             inner: Arc::new(inner),
@@ -154,13 +163,23 @@ impl Connection {
             tracing::debug!(method, "did not send a notification");
             return;
         }
-        match &*self.inner.transport {
-            Transport::Wire(wire) => wire.peer.notify(notification),
-            Transport::InProcess { server, .. } => {
-                server.notified(&notification, &NotifiedContext::new(self.caller()));
-            }
-            Transport::Http(_) => {}
+        let transport = &*self.inner.transport;
+        if let Transport::Http(_) = transport {
+            return;
         }
+        let sender = transport.sender();
+        sender.notify(
+            notification,
+            self.dialect(),
+            |notification| match transport {
+                Transport::Wire(wire) => wire.peer.notify(notification),
+                Transport::InProcess { server, .. } => {
+                    let cx = NotifiedContext::new(self.caller());
+                    deliver_notification(&**server, &notification, &cx, TransportKind::InProcess);
+                }
+                Transport::Http(_) => {}
+            },
+        );
     }
 
     /// Returns the notifications of the server that belong to no exchange.

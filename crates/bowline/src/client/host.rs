@@ -17,6 +17,7 @@ use bowline_types::{
 use serde::Serialize;
 
 use crate::exchange::{BoxFuture, Context, NotifiedContext, Params, Responder};
+use crate::telemetry::Telemetry;
 
 /// Handlers for the server's requests to the client: elicitation, sampling and roots.
 ///
@@ -299,6 +300,14 @@ impl Responder for Host {
     }
 
     fn notified(&self, _: &Notification, _: &NotifiedContext) {} // sent by clients only
+
+    fn telemetry(&self) -> Option<&Telemetry> {
+        None
+    }
+
+    fn open_calls(&self) -> usize {
+        0
+    }
 }
 
 impl std::fmt::Debug for Host {

@@ -13,6 +13,7 @@ use super::known_tools::KnownTools;
 use super::opener::Opener;
 use super::{ClientBuilder, Connection};
 use crate::exchange::{CallOptions, Channel, Exchange};
+use crate::telemetry::Sender;
 use crate::{Error, Result};
 
 /// Returns a builder that fails to connect.
@@ -52,6 +53,10 @@ impl HttpConfig {
 impl HttpTransport {
     pub(super) async fn connect(self, _: &Opener<'_>) -> Result<Connection> {
         match self {}
+    }
+
+    pub(super) fn sender(&self) -> &Sender {
+        match *self {}
     }
 
     pub(super) async fn probe(&self, _: &Opener<'_>, _: Caller) -> Result<Connection> {

@@ -11,6 +11,7 @@ use crate::exchange::{CallOptions, Channel, Exchange, InProcess, Responder};
 use crate::limits::{Account, Limits};
 use crate::peer::{CloseMode, LocalRole, NotificationListener, Peer};
 use crate::sync::Mutex;
+use crate::telemetry::Sender;
 use crate::wire::{ChildHandle, Command, EngineWire, OpenWireFn, ReconnectControl};
 
 /// A way to send requests to a server.
@@ -22,6 +23,7 @@ pub(super) enum Transport {
     InProcess {
         channel: InProcess,
         server: Arc<dyn Responder>,
+        sender: Sender,
     },
     Wire(OpenWire),
     #[allow(dead_code, reason = "constructed with the feature `http-client` only")]
@@ -29,11 +31,16 @@ pub(super) enum Transport {
 }
 
 impl Transport {
-    pub(super) fn in_process(server: Arc<dyn Responder>, host: Arc<dyn Responder>) -> Self {
+    pub(super) fn in_process(
+        server: Arc<dyn Responder>,
+        host: Arc<dyn Responder>,
+        sender: Sender,
+    ) -> Self {
         let back_channel = Arc::new(InProcess::new(host));
         Self::InProcess {
             channel: InProcess::new(server.clone()).with_back_channel(back_channel),
             server,
+            sender,
         }
     }
 
@@ -44,6 +51,7 @@ impl Transport {
         reconnect: Option<Arc<ReconnectControl>>,
         opener: &Opener<'_>,
     ) -> Self {
+        let sender = Sender::new(opener.config.telemetry.clone(), wire.transport());
         let server = Arc::new(OnceLock::new());
         let role = LocalRole::Client {
             server: server.clone(),
@@ -67,7 +75,26 @@ impl Transport {
             reconnect,
             server,
             unsolicited: Mutex::new(unsolicited),
+            sender,
         })
+    }
+
+    /// Sets the host and port of the server, for telemetry.
+    #[cfg_attr(not(feature = "http-client"), allow(dead_code, reason = "HTTP only"))]
+    pub(super) fn with_address(mut self, host: Option<&str>, port: Option<u16>) -> Self {
+        if let Self::Wire(wire) = &mut self {
+            wire.sender = std::mem::take(&mut wire.sender).with_address(host, port);
+        }
+        self
+    }
+
+    /// Returns the telemetry of the requests.
+    pub(super) fn sender(&self) -> &Sender {
+        match self {
+            Self::InProcess { sender, .. } => sender,
+            Self::Wire(wire) => &wire.sender,
+            Self::Http(http) => http.sender(),
+        }
     }
 
     pub(super) fn wire(&self) -> Option<&OpenWire> {
@@ -80,11 +107,12 @@ impl Transport {
 
 impl Channel for Transport {
     fn open(&self, request: Request, options: CallOptions) -> Exchange {
-        match self {
+        let sender = self.sender();
+        sender.open(request, options, |request, options| match self {
             Self::InProcess { channel, .. } => channel.open(request, options),
             Self::Wire(wire) => wire.peer.open(request, options),
             Self::Http(http) => http.open(request, options),
-        }
+        })
     }
 }
 
@@ -100,6 +128,7 @@ pub(super) struct OpenWire {
     /// The notifications since the wire was opened, until [`Connection::unsolicited`](super::Connection::unsolicited) is
     /// called.
     unsolicited: Mutex<Option<NotificationListener>>,
+    sender: Sender,
 }
 
 impl OpenWire {

@@ -47,6 +47,11 @@ impl ConnectionState {
         drop(old);
     }
 
+    #[allow(dead_code, reason = "used for legacy clients over HTTP only")]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+
     /// Drops all values, at the end of the connection.
     pub(crate) fn clear(&self) {
         let values = std::mem::take(&mut *self.0.lock());

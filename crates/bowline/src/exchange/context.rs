@@ -20,6 +20,7 @@ use super::{
 use crate::deprecation;
 use crate::signal::Signal;
 use crate::sync::{Mutex, MutexGuard};
+use crate::telemetry::{self, CancelSource, Configured, ContextTelemetry, OtelSpan, TransportKind};
 
 /// The context of the current request: its caller, progress, logging, input from the client, cancellation. Cheap to
 /// clone.
@@ -49,6 +50,7 @@ pub struct Context {
     logger: Option<Arc<str>>,
     /// The server that answers the request. Its type belongs to the module `server`, which this one must not import.
     server: Option<Arc<dyn Any + Send + Sync>>,
+    telemetry: ContextTelemetry,
 }
 
 struct ContextShared {
@@ -83,6 +85,11 @@ pub trait NotificationSink: Send + Sync + 'static {
     fn within(&self) -> Option<&RequestId> {
         None
     }
+
+    /// Returns what the request was carried by, for telemetry. Not known by default.
+    fn transport(&self) -> TransportKind {
+        TransportKind::Other
+    }
 }
 
 impl Context {
@@ -108,14 +115,31 @@ impl Context {
             is_logging_disabled: false,
             logger: None,
             server: None,
+            telemetry: ContextTelemetry::default(),
         }
     }
 
     /// Sets the principal. For layers that check credentials.
     #[must_use]
     pub fn with_principal(mut self, principal: Principal) -> Self {
+        if let Some(name) = principal.name() {
+            telemetry::record_principal(name);
+        }
         self.principal = principal;
         self
+    }
+
+    /// Sets the telemetry of the responder and the span of the request.
+    pub(crate) fn set_telemetry(&mut self, configured: &Configured, span: &OtelSpan) {
+        self.telemetry = ContextTelemetry::new(configured, span);
+    }
+
+    pub(super) fn telemetry(&self) -> &ContextTelemetry {
+        &self.telemetry
+    }
+
+    pub(crate) fn transport(&self) -> TransportKind {
+        self.shared.sink.transport()
     }
 
     /// Sets the run in which the handler may request input.
@@ -192,7 +216,8 @@ impl Context {
         meta.decode().ok()?
     }
 
-    /// Returns the W3C trace context of the request, if its `_meta` has a valid one.
+    /// Returns the W3C trace context of the request, if its `_meta` has a valid one. With
+    /// [telemetry](crate::telemetry) it is that of the span of the request, whose parent is the one in `_meta`.
     ///
     /// # Examples
     ///
@@ -205,7 +230,8 @@ impl Context {
     /// ```
     #[must_use]
     pub fn trace(&self) -> Option<TraceContext> {
-        TraceContext::read(&self.meta()?)
+        let own = self.telemetry.trace();
+        own.or_else(|| TraceContext::read(&self.meta()?))
     }
 
     /// Returns the shared state of type `S`; see `Server::state`.
@@ -410,7 +436,7 @@ impl Context {
     /// request is cancelled when its exchange is dropped, for example together with the handler.
     #[must_use]
     pub fn back_channel(&self) -> Option<Arc<dyn Channel>> {
-        self.shared.sink.back_channel()
+        self.telemetry.back_channel(&*self.shared.sink)
     }
 
     /// Waits until the request is cancelled, or the handler is stopped because it needs input from the client.
@@ -592,6 +618,19 @@ impl HandlerControl {
         self.0.cancel_mode()
     }
 
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.0.cancelled.is_raised()
+    }
+
+    /// Returns who cancelled the request, as far as it is known.
+    pub(crate) fn cancelled_by(&self) -> CancelSource {
+        match self.0.cancel_reason.get().map(String::as_str) {
+            _ if self.0.shutting_down.is_raised() => CancelSource::Shutdown,
+            Some(CONNECTION_ENDED | RESPONSE_CLOSED) => CancelSource::Disconnect,
+            _ => CancelSource::Peer,
+        }
+    }
+
     /// Returns whether [`Context::on_discarded`] was called, and neither of the following.
     pub(crate) fn watches_answer(&self) -> bool {
         self.0.on_discarded.is_set()
@@ -645,6 +684,11 @@ impl std::fmt::Debug for Context {
             .finish_non_exhaustive()
     }
 }
+
+/// The [`Context::cancel_reason`] of handlers whose connection has ended.
+pub(crate) const CONNECTION_ENDED: &str = "the connection has ended";
+/// The [`Context::cancel_reason`] of handlers whose response stream the client has closed.
+pub(crate) const RESPONSE_CLOSED: &str = "the response stream was closed";
 
 fn encode_notification<N: NotificationMethod>(params: &N::Params) -> Option<Notification> {
     match Json::encode(params) {

@@ -24,6 +24,7 @@ use super::{
     Answer, CallOptions, CancelMode, Channel, ConnectionState, Context, Exchange, NotificationSink,
     Responder,
 };
+use crate::telemetry::TransportKind;
 use crate::{Error, Result};
 
 /// A channel to a responder in the same process.
@@ -205,6 +206,10 @@ impl NotificationSink for InProcessSink {
 
     fn within(&self) -> Option<&RequestId> {
         self.within.as_ref()
+    }
+
+    fn transport(&self) -> TransportKind {
+        TransportKind::InProcess
     }
 }
 

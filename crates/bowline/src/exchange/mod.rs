@@ -14,6 +14,9 @@ mod connection_state;
 pub use connection_state::ConnectionState;
 
 mod context;
+pub(crate) use context::CONNECTION_ENDED;
+#[cfg(feature = "http-server")]
+pub(crate) use context::RESPONSE_CLOSED;
 pub use context::{Context, HandlerControl, NotificationSink};
 
 mod deadline;
@@ -77,6 +80,8 @@ mod relay;
 pub use relay::Relay;
 
 mod run_handler;
+#[cfg(feature = "legacy")]
+pub(crate) use run_handler::run_internal;
 pub(crate) use run_handler::{RunningHandler, run_handler};
 
 mod trace_context;
@@ -108,6 +113,7 @@ pub use bowline_core::json::Params;
 pub use bowline_core::{Notification, Outcome};
 use bowline_types::{Json, RequestId};
 
+use crate::telemetry::Telemetry;
 use crate::{Error, Result};
 
 /// A boxed, `Send` future.
@@ -184,6 +190,14 @@ pub trait Responder: Send + Sync + 'static {
     ///
     /// Runs on the task that reads the wire, so it must not block.
     fn notified(&self, notification: &Notification, cx: &NotifiedContext);
+
+    /// Returns the OpenTelemetry that spans and metrics of the requests are recorded with, if any. A responder that
+    /// wraps another one returns that of the inner one.
+    fn telemetry(&self) -> Option<&Telemetry>;
+
+    /// Returns the number of calls in progress that outlive their request, such as those that wait until the client
+    /// retries with an answer. A server that drains stays open for them, within its grace period.
+    fn open_calls(&self) -> usize;
 }
 
 impl<F, R> Responder for F
@@ -204,6 +218,14 @@ where
     }
 
     fn notified(&self, _: &Notification, _: &NotifiedContext) {}
+
+    fn telemetry(&self) -> Option<&Telemetry> {
+        None
+    }
+
+    fn open_calls(&self) -> usize {
+        0
+    }
 }
 
 /// The way a handler is stopped when its request is cancelled.

@@ -12,9 +12,31 @@ use bowline_core::era::Request;
 use bowline_types::{ErrorCode, RpcError};
 
 use super::{BoxFuture, Context, HandlerControl, Responder};
+use crate::telemetry::HandledRequest;
 
 /// Runs the handler of `request`. If the future is dropped before it is ready, `cx` is cancelled.
 pub(crate) fn run_handler(
+    responder: Arc<dyn Responder>,
+    request: Request,
+    mut cx: Context,
+) -> RunningHandler {
+    let control = cx.control();
+    let telemetry = HandledRequest::start(&*responder, &request, &mut cx);
+    let handler = async move { responder.respond(request, cx).await };
+    let handler: Option<BoxFuture<'static, Outcome>> = Some(Box::pin(handler));
+    RunningHandler {
+        handler,
+        control,
+        telemetry,
+    }
+}
+
+/// Like [`run_handler`], for a request of this side, which no peer has sent and which has no span.
+#[cfg_attr(
+    not(feature = "legacy"),
+    allow(dead_code, reason = "legacy adapters have such requests")
+)]
+pub(crate) fn run_internal(
     responder: Arc<dyn Responder>,
     request: Request,
     cx: Context,
@@ -29,6 +51,8 @@ pub(crate) fn run_handler(
 pub(crate) struct RunningHandler {
     handler: Option<BoxFuture<'static, Outcome>>,
     control: HandlerControl,
+    /// The spans of the request. Empty for a tool that an extension runs.
+    telemetry: HandledRequest,
 }
 
 impl RunningHandler {
@@ -37,6 +61,7 @@ impl RunningHandler {
         Self {
             handler: Some(handler),
             control,
+            telemetry: HandledRequest::default(),
         }
     }
 
@@ -48,21 +73,29 @@ impl RunningHandler {
 impl Future for RunningHandler {
     type Output = Outcome;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Outcome> {
-        let Some(handler) = &mut self.handler else {
+    fn poll(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Outcome> {
+        let this = self.get_mut();
+        let Some(handler) = &mut this.handler else {
             return Poll::Pending;
         };
         // Unwind safe: the handler's future is dropped after a panic and not polled again.
-        let polled = catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx)));
-        let outcome = match polled {
+        let poll = || catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx)));
+        let outcome = match this.telemetry.in_scope(poll) {
             Ok(Poll::Pending) => return Poll::Pending,
-            Ok(Poll::Ready(outcome)) => outcome,
+            Ok(Poll::Ready(outcome)) => {
+                this.telemetry.end(&outcome, &this.control);
+                outcome
+            }
             Err(panic) => {
-                tracing::error!(panic = message(&*panic), "handler panicked");
-                Err(RpcError::new(ErrorCode::INTERNAL_ERROR, "handler panicked"))
+                let panic = message(&*panic);
+                let log = || tracing::error!(panic, "handler panicked");
+                this.telemetry.in_scope(log);
+                let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "handler panicked");
+                this.telemetry.panicked(&error);
+                Err(error)
             }
         };
-        self.handler = None;
+        this.handler = None;
         Poll::Ready(outcome)
     }
 }
@@ -72,9 +105,11 @@ impl Drop for RunningHandler {
         if let Some(handler) = self.handler.take() {
             self.control.cancel();
             // Destructors of values that the handler holds may panic too.
-            if catch_unwind(AssertUnwindSafe(|| drop(handler))).is_err() {
+            let drop = || catch_unwind(AssertUnwindSafe(|| drop(handler)));
+            if self.telemetry.in_scope(drop).is_err() {
                 tracing::error!("handler panicked while it was dropped");
             }
+            self.telemetry.dropped(&self.control);
             self.control.answer_discarded();
         }
     }

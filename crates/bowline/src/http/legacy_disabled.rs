@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::http::StatusCode;
 use ::http::request::Parts;
-use ::http::{Response, StatusCode};
 use bowline_core::http::admission::HttpRejection;
 use bowline_core::http::legacy::LegacyPost;
 use bowline_core::http::media::AcceptedTypes;
 use bytes::Bytes;
 
-use super::server::{HttpBody, HttpService, ResponseFuture, ServiceState};
+use super::server::{HttpService, ResponseFuture, ServiceState};
 use crate::limits::Charge;
 
 /// The legacy configuration of a service: empty.
@@ -51,25 +51,25 @@ pub(super) fn answer(
 
 pub(super) enum HttpSseSession {}
 
-pub(super) fn message_endpoint(_: &ServiceState, _: &Parts) -> Option<HttpSseSession> {
+pub(super) fn message_endpoint(_: &Arc<ServiceState>, _: &Parts) -> Option<HttpSseSession> {
     None
 }
 
 pub(super) fn answer_message_endpoint(
     _: &Arc<ServiceState>,
-    none: &HttpSseSession,
+    none: HttpSseSession,
     _: Parts,
     _: AcceptedTypes,
     _: &Bytes,
     _: Charge,
 ) -> Result<ResponseFuture, HttpRejection> {
-    match *none {}
+    match none {}
 }
 
 pub(super) fn answer_verb(
     _: &Arc<ServiceState>,
-    _: &Parts,
-) -> Result<Response<HttpBody>, HttpRejection> {
+    _: Parts,
+) -> Result<ResponseFuture, HttpRejection> {
     Err(HttpRejection::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "method not allowed: use POST",

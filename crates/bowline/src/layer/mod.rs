@@ -31,9 +31,6 @@ pub use timeout::Timeout;
 mod tower;
 pub use tower::{FromTower, NextService, ResponderService, ServiceRequest};
 
-mod trace;
-pub use trace::Trace;
-
 use std::future::Future;
 use std::sync::Arc;
 

@@ -185,6 +185,9 @@ impl Driver {
                 WireEvent::Disconnected { error } => self.disconnected(error.as_ref()),
                 WireEvent::NotificationsMissed => self.notifications_missed(),
                 WireEvent::Reset => self.reset(),
+                WireEvent::ListenerAttached { is_after_gap } => {
+                    self.request_handlers.watch_lists(is_after_gap);
+                }
                 WireEvent::StreamLost { error } => self.peer.notification_hub().report_loss(error),
             }
         }
@@ -480,16 +483,20 @@ impl Driver {
 
     /// Starts or completes a requested close, and breaks the wire if the peer does not read.
     fn update_phase(&mut self, cx: &mut Context<'_>) {
-        let (closing, sizes, is_choked) = {
+        let (closing, sizes, is_choked, is_held_open) = {
             let state = self.peer.shared.state.lock();
-            (state.closing, state.mux.sizes(), state.mux.is_choked())
+            let (sizes, is_choked) = (state.mux.sizes(), state.mux.is_choked());
+            (state.closing, sizes, is_choked, state.is_held_open)
         };
         self.output.set(sizes.queued_bytes);
         if is_choked {
             return self.handle_unread_output();
         }
         if let (DriverPhase::Running, Some(how)) = (self.phase, closing) {
-            let (CloseMode::Flush(limit) | CloseMode::Drain(limit)) = how;
+            let limit = match how {
+                CloseMode::Flush(limit) => limit,
+                CloseMode::Drain => Duration::MAX, // `Peer::drain` limits it
+            };
             self.phase = DriverPhase::Closing {
                 until: instant_after(Instant::now(), limit),
                 input_ended: false,
@@ -501,8 +508,10 @@ impl Driver {
         let DriverPhase::Closing { input_ended, .. } = self.phase else {
             return;
         };
-        let drains = input_ended || matches!(closing, Some(CloseMode::Drain(_)));
-        let is_done = sizes.queued == 0 && (!drains || sizes.in_flight == 0);
+        let drains = input_ended || matches!(closing, Some(CloseMode::Drain));
+        // Without input there is no next request of a call that waits for one.
+        let is_held_open = is_held_open && !input_ended;
+        let is_done = sizes.queued == 0 && (!drains || sizes.in_flight == 0) && !is_held_open;
         if is_done && self.wire.poll_close(cx).is_ready() {
             self.end(WireEnd::Closed);
         }

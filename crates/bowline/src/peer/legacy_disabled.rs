@@ -53,7 +53,14 @@ impl LegacySubscriptions {
     ) {
     }
 
-    pub(super) fn subscribe_lists(&mut self, _: &Peer, _: Arc<Caller>, _: Arc<dyn Responder>) {}
+    pub(super) fn subscribe_lists(
+        &mut self,
+        _: &Peer,
+        _: Arc<Caller>,
+        _: Arc<dyn Responder>,
+        _: bool,
+    ) {
+    }
 
     pub(super) fn restore_log_level(&mut self, _: &Peer) {}
 

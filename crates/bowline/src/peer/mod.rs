@@ -18,7 +18,7 @@ mod notification_hub;
 pub(crate) use notification_hub::{ListenerEvent, NotificationHub, NotificationListener};
 
 mod request_handlers;
-pub(crate) use request_handlers::LocalRole;
+pub(crate) use request_handlers::{ListWatch, LocalRole};
 
 mod unread_queue;
 
@@ -42,10 +42,12 @@ use bowline_types::RequestId;
 use tokio::sync::watch;
 
 use crate::exchange::{
-    CallOptions, Channel, ConnectionState, Exchange, HandlerControl, OverflowPolicy,
+    CallOptions, Channel, ConnectionState, Exchange, HandlerControl, OverflowPolicy, Responder,
 };
 use crate::limits::Account;
+use crate::shutdown::Shutdown;
 use crate::sync::Mutex;
+use crate::telemetry::TransportKind;
 use crate::wire::{EngineWire, connection_error};
 use crate::{Error, Result};
 use call::{CallPauses, Mailbox, WireCall};
@@ -65,6 +67,7 @@ struct PeerShared {
     /// True once the driver has ended.
     ended: watch::Sender<bool>,
     connection_state: ConnectionState,
+    transport: TransportKind,
 }
 
 /// The state under the lock.
@@ -78,6 +81,8 @@ struct PeerState {
     watched_answers: BTreeMap<InFlightId, HandlerControl>,
     driver: Option<Waker>,
     closing: Option<CloseMode>,
+    /// Whether a drain waits for calls that have no request in flight, so that the wire stays open.
+    is_held_open: bool,
     failure: Option<Arc<io::Error>>,
     legacy: legacy::RestorableState,
 }
@@ -87,8 +92,8 @@ struct PeerState {
 pub(crate) enum CloseMode {
     /// Sends queued messages, for at most this long.
     Flush(Duration),
-    /// Refuses new requests and waits for running handlers, for at most this long.
-    Drain(Duration),
+    /// Signals the shutdown to running handlers and waits for them.
+    Drain,
 }
 
 impl PeerState {
@@ -120,6 +125,7 @@ impl Peer {
                 watched_answers: BTreeMap::new(),
                 driver: None,
                 closing: None,
+                is_held_open: false,
                 failure: None,
                 legacy: legacy::RestorableState::default(),
             }),
@@ -128,6 +134,7 @@ impl Peer {
             account,
             ended: watch::Sender::new(false),
             connection_state: ConnectionState::default(),
+            transport: wire.transport(),
         });
         let peer = Self { shared };
         let driver = Driver::new(wire, peer.clone(), role);
@@ -165,6 +172,24 @@ impl Peer {
         self.with(|state| state.legacy.skip_capability_check());
     }
 
+    /// Puts a prefix before the number of each request id, for a peer that other engines send requests to as well.
+    #[allow(
+        dead_code,
+        reason = "only legacy clients over HTTP have several engines"
+    )]
+    pub(crate) fn set_request_id_prefix(&self, prefix: &str) {
+        self.with(|state| state.mux.set_request_id_prefix(prefix));
+    }
+
+    /// Returns the state of the connection, which handlers share.
+    #[allow(
+        dead_code,
+        reason = "only legacy clients over HTTP are resumed without it"
+    )]
+    pub(crate) fn connection_state(&self) -> &ConnectionState {
+        &self.shared.connection_state
+    }
+
     /// Returns the dispatcher of notifications that belong to no call.
     pub(crate) fn notification_hub(&self) -> &NotificationHub {
         &self.shared.notification_hub
@@ -173,10 +198,41 @@ impl Peer {
     pub(crate) fn close(&self, how: CloseMode) {
         self.with(|state| {
             state.closing.get_or_insert(how);
-            if let CloseMode::Drain(_) = how {
-                state.mux.drain();
-            }
         });
+    }
+
+    /// Lets running handlers finish, and calls of the responder that wait for their next request. Returns when the driver
+    /// has ended, or when the grace period is over: then the rest is counted, and the driver should be dropped. Returns
+    /// how many requests the grace period was too short for; `None` if it was long enough.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it can be called again.
+    pub(crate) async fn drain(
+        &self,
+        driver: &mut Driver,
+        responder: &dyn Responder,
+        shutdown: &Shutdown,
+    ) -> Option<usize> {
+        self.with(|state| state.is_held_open = responder.open_calls() > 0);
+        self.close(CloseMode::Drain);
+        let release = async {
+            while responder.open_calls() > 0 {
+                tokio::time::sleep(OPEN_CALLS_CHECK).await;
+            }
+            self.with(|state| state.is_held_open = false);
+            std::future::pending().await
+        };
+        tokio::select! {
+            biased; // an end in time counts
+            () = driver => None,
+            () = shutdown.closed() => {
+                let unfinished = self.sizes().in_flight;
+                shutdown.count_cancelled(unfinished);
+                Some(unfinished)
+            }
+            never = release => never,
+        }
     }
 
     /// Waits until the driver has ended.
@@ -295,3 +351,5 @@ impl std::fmt::Debug for Peer {
 
 /// The modern method for subscriptions; `legacy` emulates it.
 const LISTEN: &str = "subscriptions/listen";
+/// How often a wire that drains looks whether calls wait for their next request.
+const OPEN_CALLS_CHECK: Duration = Duration::from_millis(10);

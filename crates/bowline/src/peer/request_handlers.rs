@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use bowline_core::drain::continues_work;
 use bowline_core::era::{
     Caller, Dialect, DuplexAdmission, Era, InputMechanism, NotificationAction, Rejection, Request,
     RequestAction, Seal, admit_from_server, convert_notification, seal,
@@ -12,16 +13,19 @@ use bowline_core::mux::{self, InFlightId};
 use bowline_core::{Notification, Outcome, RawRequest};
 use bowline_types::{
     CancelledNotification, CancelledNotificationParams, Json, NotificationMethod, RequestId,
+    RpcError,
 };
 use tokio::task::JoinHandle;
 
 use super::{LISTEN, Peer, legacy};
-use crate::callback::catch_panic;
 use crate::exchange::{
-    CallOptions, CancelMode, Channel, ConnectionState, Context, Exchange, HandlerControl,
-    NotificationSink, NotifiedContext, Params, Responder, run_handler,
+    CONNECTION_ENDED, CallOptions, CancelMode, Channel, ConnectionState, Context, Exchange,
+    HandlerControl, NotificationSink, NotifiedContext, Params, Responder, run_handler,
 };
 use crate::limits::Limit;
+use crate::shutdown::Shutdown;
+use crate::telemetry::names::error_type;
+use crate::telemetry::{Configured, LegacyTimer, TransportKind, deliver_notification};
 
 /// The side of the protocol that this end of the wire has.
 pub(crate) enum LocalRole {
@@ -31,6 +35,8 @@ pub(crate) enum LocalRole {
         responder: Arc<dyn Responder>,
         /// The server's `Implementation`, encoded.
         identity: Json,
+        list_watch: ListWatch,
+        shutdown: Shutdown,
     },
     /// A client; requests come from a server, in the legacy era only.
     Client {
@@ -38,6 +44,17 @@ pub(crate) enum LocalRole {
         server: Arc<OnceLock<Arc<Caller>>>,
         host: Arc<dyn Responder>,
     },
+}
+
+/// When a server starts to watch its lists for a legacy client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(dead_code, reason = "only legacy clients over HTTP use the second")]
+pub(crate) enum ListWatch {
+    /// When the client has sent `notifications/initialized`.
+    #[default]
+    OnInitialized,
+    /// At [`WireEvent::ListenerAttached`](crate::wire::WireEvent): the handshake may have been with another process.
+    OnAttached,
 }
 
 /// The running handlers of the peer's requests.
@@ -55,6 +72,7 @@ pub(super) struct RequestHandlers {
     /// Whether the server waits for the host of this client, so that the timeouts of our calls are paused.
     is_paused: bool,
     legacy_subscriptions: legacy::LegacySubscriptions,
+    legacy_timer: LegacyTimer,
 }
 
 struct HandlerTask {
@@ -75,6 +93,7 @@ impl RequestHandlers {
             finished: Vec::new(),
             is_paused: false,
             legacy_subscriptions: legacy::LegacySubscriptions::default(),
+            legacy_timer: LegacyTimer::default(),
         }
     }
 
@@ -87,6 +106,9 @@ impl RequestHandlers {
         params: Option<Params>,
         within: Option<RequestId>,
     ) {
+        if let Some(refusal) = self.role.drain_refusal(&method, params.as_ref()) {
+            return self.peer.respond(&id, Err(refusal));
+        }
         let raw = RawRequest {
             id: id.request_id().clone(),
             method,
@@ -139,6 +161,13 @@ impl RequestHandlers {
             Err(reached) => return self.peer.respond(&id, Err(reached.into())),
         };
         let (responder, identity) = self.role.responder();
+        if self.is_server() {
+            self.legacy_timer.start_server(
+                || Configured::of(&*responder),
+                request.caller.dialect,
+                self.peer.shared.transport,
+            );
+        }
         let sink = Arc::new(WireSink {
             peer: self.peer.clone(),
             id: id.clone(),
@@ -243,24 +272,32 @@ impl RequestHandlers {
         let LocalRole::Server {
             admission,
             responder,
+            list_watch,
             ..
         } = &mut self.role
         else {
             return;
         };
         match admission.handle_notification(notification) {
-            NotificationAction::Initialized => {
-                if let Some((caller, responder)) = self.role.legacy_caller() {
-                    self.legacy_subscriptions
-                        .subscribe_lists(&self.peer, caller, responder);
-                }
+            NotificationAction::Initialized if *list_watch == ListWatch::OnInitialized => {
+                self.watch_lists(false);
             }
+            NotificationAction::Initialized => {}
             NotificationAction::Dispatch(caller) => {
                 let state = self.peer.shared.connection_state.clone();
                 let cx = NotifiedContext::new(caller).with_connection_state(state);
-                catch_panic("a notification", || responder.notified(notification, &cx));
+                let transport = self.peer.shared.transport;
+                deliver_notification(&**responder, notification, &cx, transport);
             }
             NotificationAction::Ignore => {}
+        }
+    }
+
+    /// Starts to send a legacy client notifications when a list changes. After a gap, sends all of them once.
+    pub(super) fn watch_lists(&mut self, is_after_gap: bool) {
+        if let Some((caller, responder)) = self.role.legacy_caller() {
+            self.legacy_subscriptions
+                .subscribe_lists(&self.peer, caller, responder, is_after_gap);
         }
     }
 
@@ -302,6 +339,10 @@ impl RequestHandlers {
 
     /// Drops every handler and cancels its context, for synchronous handlers, which cannot be dropped.
     pub(super) fn stop(&mut self) {
+        if self.peer.shared.state.lock().failure.is_some() {
+            self.legacy_timer.set_error(error_type::TRANSPORT);
+        }
+        self.legacy_timer = LegacyTimer::default();
         self.legacy_subscriptions.clear();
         (self.active, self.subscriptions) = (0, 0);
         for handler in std::mem::take(&mut self.handlers).into_values() {
@@ -317,6 +358,16 @@ impl RequestHandlers {
 }
 
 impl LocalRole {
+    /// Returns the error of a request that is refused because this server drains.
+    fn drain_refusal(&self, method: &str, params: Option<&Params>) -> Option<RpcError> {
+        match self {
+            Self::Server { shutdown, .. } if shutdown.is_refusing() => {
+                (!continues_work(method, params)).then(|| shutdown.refuse())
+            }
+            Self::Server { .. } | Self::Client { .. } => None,
+        }
+    }
+
     fn admit(&mut self, raw: RawRequest) -> Result<RequestAction, Rejection> {
         match self {
             Self::Server { admission, .. } => admission.admit(raw),
@@ -426,6 +477,10 @@ impl NotificationSink for WireSink {
     fn within(&self) -> Option<&RequestId> {
         self.within.as_ref()
     }
+
+    fn transport(&self) -> TransportKind {
+        self.peer.shared.transport
+    }
 }
 
 /// The channel for server-to-client requests of one handler. They are associated with its request, because Streamable
@@ -456,8 +511,6 @@ fn cancelled(id: &InFlightId, reason: &str) -> Notification {
     Notification::new(CancelledNotification::NAME, params)
 }
 
-/// The [`Context::cancel_reason`] of handlers whose connection has ended.
-const CONNECTION_ENDED: &str = "the connection has ended";
 /// The estimated memory of a running request besides its params: task, context, table entries.
 const PER_REQUEST: usize = 2048;
 
@@ -482,6 +535,8 @@ mod tests {
             admission: DuplexAdmission::new(Dialects::all()),
             responder: Arc::new(respond_empty),
             identity: Json::empty_object(),
+            list_watch: ListWatch::default(),
+            shutdown: Shutdown::default(),
         }
     }
 
@@ -542,6 +597,8 @@ mod tests {
             admission: DuplexAdmission::new(Dialects::all()),
             responder: Arc::new(respond),
             identity: Json::empty_object(),
+            list_watch: ListWatch::default(),
+            shutdown: Shutdown::default(),
         }
     }
 

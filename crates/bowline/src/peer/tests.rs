@@ -330,6 +330,8 @@ fn test_server(sender: mpsc::UnboundedSender<WaitEvent>) -> LocalRole {
         admission: DuplexAdmission::new(Dialects::all()),
         responder: test_responder(sender),
         identity: Json::empty_object(),
+        list_watch: super::ListWatch::default(),
+        shutdown: crate::shutdown::Shutdown::default(),
     }
 }
 

@@ -26,6 +26,7 @@ use crate::cluster::Cluster;
 use crate::exchange::{Context, Extensions};
 use crate::layer::Layer;
 use crate::limits::{Account, LimitSemaphore, Limits};
+use crate::telemetry::Configured;
 
 /// The definition of a server.
 ///
@@ -76,6 +77,7 @@ pub(super) struct ServerDefinition {
     pub(super) blocking: Arc<LimitSemaphore>,
     /// Permits for open subscriptions.
     pub(super) subscriptions: Arc<LimitSemaphore>,
+    pub(super) telemetry: Configured,
 }
 
 /// A callback for `notifications/roots/list_changed`.
@@ -139,6 +141,7 @@ impl ServerDefinition {
             blocking: Arc::new(LimitSemaphore::for_blocking(&account)),
             subscriptions: Arc::new(LimitSemaphore::for_subscriptions(&account)),
             account,
+            telemetry: Configured::default(),
         }
     }
 

@@ -33,6 +33,7 @@ impl Server {
             state.served = definition.served.clone();
             state.account = definition.account.clone();
             state.shutdown = shutdown;
+            state.cluster.clone_from(&definition.cluster);
         })
     }
 

@@ -18,6 +18,9 @@ pub use contents::{Contents, IntoReadResult};
 mod definition;
 pub use definition::ListKind;
 
+mod drain;
+pub use crate::shutdown::{DrainPhase, DrainReport};
+
 mod extension;
 pub use extension::{
     ExtensionMethod, ExtensionSubscription, ServerExtension, SubscriptionNotifier, ToolSettings,
@@ -108,9 +111,10 @@ use bowline_types::{CacheScope, Icon, Implementation};
 
 use crate::Result;
 use crate::exchange::{BoxFuture, Context, Responder};
-use crate::layer::Layer;
+use crate::layer::{Layer, ProgressHeartbeat};
 use crate::limits::{Limits, Usage};
 use crate::peer::Peer;
+use crate::telemetry::{TaskMetrics, Telemetry};
 use crate::wire::Wire;
 use definition::ServerDefinition;
 use pagination::CacheHints;
@@ -588,14 +592,33 @@ impl Server {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use bowline::{Server, layer::{Timeout, Trace}};
+    /// use bowline::{Server, layer::{ProgressHeartbeat, Timeout}};
     ///
     /// let server = Server::new("calculator", "1.0.0")
-    ///     .layer(Trace::new())
+    ///     .layer(ProgressHeartbeat::new())
     ///     .layer(Timeout::new(Duration::from_secs(30)));
     /// ```
     pub fn layer(self, layer: impl Layer) -> Self {
         self.with_definition(|definition| definition.layers.push(Arc::new(layer)))
+    }
+
+    /// Sends progress while a handler is silent, so that its caller does not give up: adds a [`ProgressHeartbeat`] layer
+    /// inside the existing ones. Off by default.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use bowline::{Server, layer::ProgressHeartbeat};
+    ///
+    /// let server = Server::new("reports", "1.0.0").progress_heartbeat(ProgressHeartbeat::new());
+    ///
+    /// // For clients that give up after 10 s without progress.
+    /// let heartbeat = ProgressHeartbeat::new().after(Duration::from_secs(4));
+    /// let server = Server::new("reports", "1.0.0").progress_heartbeat(heartbeat);
+    /// ```
+    pub fn progress_heartbeat(self, heartbeat: ProgressHeartbeat) -> Self {
+        self.layer(heartbeat)
     }
 
     /// Returns a handle that sends change notifications to subscribers.
@@ -661,26 +684,28 @@ impl Server {
         self.snapshot().serve(wire)
     }
 
-    /// Shuts down gracefully: refuses new requests, ends subscriptions with a result, and drops running handlers
-    /// after `grace`.
-    ///
-    /// In process a running handler is part of its caller's future and continues as long as that does.
+    /// Records spans and metrics of every request, on every transport. A [`Telemetry`] is created with the feature
+    /// `otel`. It is a setting: it applies to wires, HTTP services and in-process clients that start afterwards.
     ///
     /// # Examples
     ///
     /// ```
-    /// # async fn example() -> bowline::Result<()> {
-    /// use std::time::Duration;
     /// use bowline::Server;
+    /// use bowline::telemetry::Telemetry;
     ///
-    /// let server = Server::new("calculator", "1.0.0");
-    /// let task = tokio::spawn(server.clone().serve_http("127.0.0.1:0"));
-    /// server.shut_down(Duration::from_secs(10));
-    /// task.await.expect("the server does not panic")
-    /// # }
+    /// fn calculator(telemetry: Telemetry) -> Server {
+    ///     Server::new("calculator", "1.0.0").telemetry(telemetry)
+    /// }
     /// ```
-    pub fn shut_down(&self, grace: Duration) {
-        self.shared.shutdown.request(grace);
+    pub fn telemetry(self, telemetry: Telemetry) -> Self {
+        self.with_definition(|definition| definition.telemetry = telemetry.into())
+    }
+
+    /// Returns the metrics of tasks, for an extension that runs tool calls after their requests have ended. They record
+    /// nothing if the server has no telemetry.
+    #[must_use]
+    pub fn task_metrics(&self) -> TaskMetrics {
+        self.definition().telemetry.tasks()
     }
 
     fn with_identity(self, change: impl FnOnce(&mut Implementation)) -> Self {

@@ -6,9 +6,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use bowline_core::drain::continues_work;
 use bowline_core::era::Request;
 use bowline_core::{Notification, Outcome};
-use bowline_types::{ErrorCode, NotificationMethod, RootsListChangedNotification, RpcError};
+use bowline_types::{NotificationMethod, RootsListChangedNotification};
 
 use super::change_bus::ServerChange;
 use super::definition::ServerDefinition;
@@ -21,6 +22,7 @@ use crate::layer::Next;
 use crate::peer::Peer;
 use crate::shutdown::Shutdown;
 use crate::sync::Mutex;
+use crate::telemetry::Telemetry;
 use crate::wire::Wire;
 
 /// The state that all clones of a server share.
@@ -151,9 +153,9 @@ impl ServerSnapshot {
             .start(wire)
     }
 
-    /// Waits for [`Server::shut_down`].
+    /// Waits until a drain refuses new requests.
     pub(super) async fn shutting_down(&self) {
-        self.shared.shutdown.requested().await;
+        self.shared.shutdown.refusing().await;
     }
 
     /// Answers a request that has passed all layers.
@@ -170,10 +172,10 @@ impl ServerSnapshot {
 
 impl Responder for ServerSnapshot {
     fn respond<'a>(&'a self, mut request: Request, mut cx: Context) -> BoxFuture<'a, Outcome> {
-        // The driver of a wire refuses new requests itself; in-process requests are refused here.
-        if self.shared.shutdown.is_requested() {
-            let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "shutting down");
-            return Box::pin(std::future::ready(Err(error)));
+        // The transports refuse new requests themselves; in-process requests are refused here.
+        let shutdown = &self.shared.shutdown;
+        if shutdown.is_refusing() && !continues_work(&request.method, Some(&request.params)) {
+            return Box::pin(std::future::ready(Err(shutdown.refuse())));
         }
         if !self.definition.extensions.is_empty() {
             self.start_background();
@@ -207,6 +209,15 @@ impl Responder for ServerSnapshot {
             catch_panic("`on_roots_changed`", || on_roots_changed(cx.caller()));
         }
     }
+
+    fn telemetry(&self) -> Option<&Telemetry> {
+        self.definition.telemetry.get()
+    }
+
+    /// Returns the number of extensions whose background work has not ended: it may run tasks.
+    fn open_calls(&self) -> usize {
+        self.shared.background.running()
+    }
 }
 
 /// A server that is used as a responder itself answers with the settings that it had at its first request.
@@ -225,6 +236,14 @@ impl Responder for Server {
 
     fn notified(&self, notification: &Notification, cx: &NotifiedContext) {
         self.first_snapshot().notified(notification, cx);
+    }
+
+    fn telemetry(&self) -> Option<&Telemetry> {
+        self.first_snapshot().telemetry()
+    }
+
+    fn open_calls(&self) -> usize {
+        self.shared.background.running()
     }
 }
 

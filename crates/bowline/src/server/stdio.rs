@@ -1,7 +1,7 @@
 //! Serving a [`Server`] over standard input and output, with shutdown on signals.
 
 use super::Server;
-use crate::exit_signals::serve_until_signal;
+use crate::exit_signals::{SignalHandling, serve_until_signal};
 use crate::{Result, wire};
 
 impl Server {
@@ -10,9 +10,10 @@ impl Server {
     /// The wire is first moved away from descriptors 0 and 1, so that neither `println!` nor a child process
     /// can corrupt it; see [`wire::stdio`].
     ///
-    /// Returns when the client closes standard input, after running handlers had two seconds to finish. On
-    /// SIGTERM or SIGINT (Ctrl-C outside Unix) the server shuts down with the same grace period; on a second
-    /// signal it returns immediately. The default handling of both signals is replaced for the whole process.
+    /// Returns when the client closes standard input, after running handlers had two seconds to finish. On SIGTERM
+    /// or SIGINT (Ctrl-C outside Unix) the server [drains](Self::drain), without the delay: its only client has sent
+    /// the signal. On a second signal it returns immediately. The default handling of both signals is replaced for the
+    /// whole process.
     ///
     /// # Errors
     ///
@@ -35,6 +36,8 @@ impl Server {
     pub async fn serve_stdio(self) -> Result<()> {
         let wire = wire::stdio()?;
         let serving = self.clone().serve(wire);
-        serve_until_signal(serving, |grace| self.shut_down(grace)).await
+        let handling = SignalHandling::without_delay(&self.shared.shutdown);
+        let account = self.definition().account.clone();
+        serve_until_signal(serving, handling, move || account.requests()).await
     }
 }

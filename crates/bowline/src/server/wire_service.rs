@@ -8,10 +8,11 @@ use bowline_types::{Implementation, Json};
 
 use crate::Result;
 use crate::exchange::{BoxFuture, Responder};
-use crate::exit_signals::serve_until_signal;
+use crate::exit_signals::{SignalHandling, serve_until_signal};
 use crate::limits::{Account, Limits, Usage};
-use crate::peer::{CloseMode, LocalRole, Peer};
-use crate::shutdown::Shutdown;
+use crate::peer::{ListWatch, LocalRole, Peer};
+use crate::shutdown::{DrainReport, Shutdown};
+use crate::telemetry::Configured;
 use crate::wire::{self, Wire};
 
 /// Serves a [`Responder`] over duplex wires, such as stdio and sockets. Clones share their limits and their shutdown.
@@ -123,13 +124,42 @@ impl WireService {
     /// ```
     pub async fn serve_stdio(self) -> Result<()> {
         let wire = wire::stdio()?;
-        serve_until_signal(self.clone().serve(wire), |grace| self.shut_down(grace)).await
+        let handling = SignalHandling::without_delay(&self.shutdown);
+        let account = self.account.clone();
+        serve_until_signal(self.serve(wire), handling, move || account.requests()).await
     }
 
-    /// Shuts down gracefully: refuses new requests, ends subscriptions with a result, and drops running handlers
+    /// Sets for how long a [drain](Self::drain) still takes new requests; see
+    /// [`Server::drain_delay`](crate::Server::drain_delay). Defaults to 5 s.
+    pub fn drain_delay(self, delay: Duration) -> Self {
+        self.shutdown
+            .change_settings(|settings| settings.delay = delay);
+        self
+    }
+
+    /// Sets for how long running requests may go on after new ones are refused; see
+    /// [`Server::grace`](crate::Server::grace). Defaults to 20 s.
+    pub fn grace(self, grace: Duration) -> Self {
+        self.shutdown
+            .change_settings(|settings| settings.grace = grace);
+        self
+    }
+
+    /// Drains the wires; see [`Server::drain`](crate::Server::drain).
+    pub fn drain(&self) {
+        self.shutdown.drain();
+    }
+
+    /// Drains without a delay: refuses new requests, ends subscriptions with a result, and cancels running requests
     /// after `grace`. Wires that are served later end immediately.
     pub fn shut_down(&self, grace: Duration) {
         self.shutdown.request(grace);
+    }
+
+    /// Returns what a drain did so far.
+    #[must_use]
+    pub fn drain_report(&self) -> DrainReport {
+        self.shutdown.report()
     }
 
     /// Returns the current resource usage and the number of refusals.
@@ -144,17 +174,25 @@ impl WireService {
             admission: DuplexAdmission::new(self.served.clone()),
             identity: self.identity.clone(),
             responder: self.responder.clone(),
+            list_watch: ListWatch::OnInitialized,
+            shutdown: self.shutdown.clone(),
         };
+        Configured::of(&*self.responder).watch(&self.account, &self.shutdown);
         let (peer, mut driver) = Peer::new(Box::new(wire), role, self.account.peer());
         let (counted, shutdown) = (peer.clone(), self.shutdown.clone());
+        let responder = self.responder.clone();
         let serving = Box::pin(async move {
             // The driver is polled first: a wire that has ended needs no shutdown.
             tokio::select! {
                 biased;
                 () = &mut driver => return Ok(()),
-                grace = shutdown.requested() => peer.close(CloseMode::Drain(grace)),
+                () = shutdown.refusing() => {}
             }
-            driver.await;
+            if let Some(unfinished) = peer.drain(&mut driver, &*responder, &shutdown).await {
+                // Calls that waited for a retry have no request to be counted by.
+                let waiting = responder.open_calls().saturating_sub(unfinished);
+                shutdown.count_cancelled(waiting);
+            }
             Ok(())
         });
         (counted, serving)

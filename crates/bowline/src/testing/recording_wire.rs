@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use bowline_core::Message;
 
 use super::{Direction, WireRecord};
+use crate::telemetry::TransportKind;
 use crate::wire::{Received, Wire};
 
 /// A wire that records every frame, and that can be cut.
@@ -77,6 +78,10 @@ impl Wire for RecordingWire {
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.wire.poll_close(cx)
+    }
+
+    fn transport(&self) -> TransportKind {
+        self.wire.transport()
     }
 }
 

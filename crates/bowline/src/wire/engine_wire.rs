@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::{Message, Received, Wire};
 use crate::Error;
+use crate::telemetry::TransportKind;
 
 /// A transport that a driver can run a `Mux` on. Its methods are called in the same order as those of [`Wire`].
 ///
@@ -43,6 +44,9 @@ pub(crate) trait EngineWire: Send + 'static {
 
     /// See [`Wire::poll_close`].
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// See [`Wire::transport`].
+    fn transport(&self) -> TransportKind;
 }
 
 /// An event from an [`EngineWire`].
@@ -80,6 +84,12 @@ pub(crate) enum WireEvent {
     /// The peer was restarted or lost the state of this wire: its own requests, subscriptions and the log level.
     /// The wire stays open, and requests of this side are not affected.
     Reset,
+    /// The client can now receive notifications that belong to no request; on a server whose role watches the lists for
+    /// such a client only.
+    ListenerAttached {
+        /// Whether the client may have missed notifications.
+        is_after_gap: bool,
+    },
     /// Notifications that belong to no request are no longer received, until a [`WireEvent::Reset`]. Requests work.
     StreamLost { error: Error },
 }
@@ -109,5 +119,9 @@ impl<W: Wire> EngineWire for W {
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Wire::poll_close(self, cx)
+    }
+
+    fn transport(&self) -> TransportKind {
+        Wire::transport(self)
     }
 }

@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use super::long_line::LongLine;
 use super::{Received, Wire};
 use crate::RequestId;
+use crate::telemetry::TransportKind;
 
 /// A wire over a byte stream, with one message per line.
 ///
@@ -39,6 +40,7 @@ pub struct Lines {
     outgoing: Vec<u8>,
     /// The number of bytes of `outgoing` that were written.
     written: usize,
+    transport: TransportKind,
 }
 
 impl Lines {
@@ -54,6 +56,7 @@ impl Lines {
             read_size: MIN_READ,
             outgoing: Vec::new(),
             written: 0,
+            transport: TransportKind::Other,
         }
     }
 
@@ -74,7 +77,7 @@ impl Lines {
             tracing::debug!(%error, "failed to set TCP_NODELAY");
         }
         let (read, write) = stream.into_split();
-        Self::new(read, write)
+        Self::new(read, write).over(TransportKind::Tcp)
     }
 
     /// Creates a wire over a Unix socket.
@@ -93,7 +96,13 @@ impl Lines {
     #[cfg(unix)]
     pub fn unix(stream: tokio::net::UnixStream) -> Self {
         let (read, write) = stream.into_split();
-        Self::new(read, write)
+        Self::new(read, write).over(TransportKind::Unix)
+    }
+
+    /// Sets what carries the lines.
+    pub(crate) fn over(mut self, transport: TransportKind) -> Self {
+        self.transport = transport;
+        self
     }
 
     /// Sets the maximum length of a line in bytes; longer ones are skipped.
@@ -169,6 +178,10 @@ impl Wire for Lines {
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_write_out(cx))?;
         self.write.as_mut().poll_shutdown(cx)
+    }
+
+    fn transport(&self) -> TransportKind {
+        self.transport
     }
 }
 

@@ -12,6 +12,7 @@ use bytes::Bytes;
 
 use super::{Received, Wire};
 use crate::sync::Mutex;
+use crate::telemetry::TransportKind;
 
 /// Creates an in-memory wire and returns its two ends.
 ///
@@ -105,6 +106,10 @@ impl Wire for Memory {
     fn poll_close(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.outgoing.close();
         Poll::Ready(Ok(()))
+    }
+
+    fn transport(&self) -> TransportKind {
+        TransportKind::InProcess
     }
 }
 

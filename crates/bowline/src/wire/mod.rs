@@ -33,6 +33,7 @@ use std::task::{Context, Poll};
 pub use bowline_core::Message;
 use bytes::Bytes;
 
+use crate::telemetry::TransportKind;
 use crate::{Error, RequestId};
 
 /// A duplex transport of JSON-RPC messages: a pipe, a socket, an in-memory queue.
@@ -101,6 +102,11 @@ pub trait Wire: Send + 'static {
     ///
     /// If the peer cannot be reached any more.
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Returns what carries the messages, for telemetry. Not known by default.
+    fn transport(&self) -> TransportKind {
+        TransportKind::Other
+    }
 }
 
 /// A frame from a [`Wire`], or its end.

@@ -29,6 +29,7 @@ use super::{EngineWire, Received, WireEvent, connection_error};
 use crate::backoff::Backoff;
 use crate::exchange::BoxFuture;
 use crate::sync::Mutex;
+use crate::telemetry::TransportKind;
 use crate::{Error, Result};
 
 /// A wire that opens another connection when the current one is lost.
@@ -349,6 +350,15 @@ impl EngineWire for ReconnectingWire {
             None => Poll::Ready(Ok(())),
         }
     }
+
+    fn transport(&self) -> TransportKind {
+        match &self.state {
+            ReconnectState::Connected { wire, .. } => wire.transport(),
+            ReconnectState::Waiting(_) | ReconnectState::Opening(_) | ReconnectState::Ended => {
+                TransportKind::Other
+            }
+        }
+    }
 }
 
 impl Handshake {
@@ -552,6 +562,10 @@ mod tests {
 
         fn poll_close(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
             Poll::Ready(Ok(()))
+        }
+
+        fn transport(&self) -> TransportKind {
+            TransportKind::Other
         }
     }
 

@@ -41,17 +41,28 @@ async fn the_health_path_is_answered_outside_of_layers_and_for_any_host() {
     let addr = bound.local_addr();
     tokio::spawn(bound.layer(layer_fn(|_| RefuseAll)).serve());
 
-    assert_eq!(status_of(addr, "10.1.2.3", "/healthz").await, 200);
+    for path in ["/livez", "/readyz", "/healthz"] {
+        assert_eq!(status_of(addr, "10.1.2.3", path).await, 200, "{path}");
+    }
     assert_eq!(status_of(addr, "10.1.2.3", "/mcp").await, 401);
 }
 
 #[tokio::test]
 async fn the_health_path_is_a_setting() {
     type Set = fn(BoundServer) -> BoundServer;
-    let rows: [(Set, [u16; 3]); 3] = [
-        (|bound| bound.health_path("/livez"), [404, 200, 400]),
-        (BoundServer::no_health_path, [404, 404, 400]),
-        (|bound| bound.health_path("/mcp"), [404, 404, 400]),
+    let rows: [(Set, [u16; 5]); 6] = [
+        (|bound| bound, [200, 200, 200, 404, 400]),
+        (|bound| bound.health_path("/up"), [404, 200, 200, 200, 400]),
+        (
+            |bound| bound.liveness_path("/up"),
+            [200, 404, 200, 200, 400],
+        ),
+        (
+            |bound| bound.readiness_path("/up"),
+            [200, 200, 404, 200, 400],
+        ),
+        (BoundServer::no_health_path, [404, 404, 404, 404, 400]),
+        (|bound| bound.health_path("/mcp"), [404, 200, 200, 404, 400]),
     ];
     for (set, expected) in rows {
         let bound = ServerFixture::new().server.http().bind("127.0.0.1:0").await;
@@ -60,7 +71,7 @@ async fn the_health_path_is_a_setting() {
         let serving = tokio::spawn(bound.serve());
 
         let mut statuses = Vec::new();
-        for path in ["/healthz", "/livez", "/mcp"] {
+        for path in ["/healthz", "/livez", "/readyz", "/up", "/mcp"] {
             statuses.push(status_of(addr, "localhost", path).await);
         }
 

@@ -10,6 +10,7 @@ mod client_and_server;
 mod connectors;
 mod cors;
 mod disconnect;
+mod drain;
 #[cfg(feature = "legacy")]
 mod legacy;
 mod limits;

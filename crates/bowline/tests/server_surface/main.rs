@@ -9,6 +9,7 @@
 mod clones;
 mod connection_state;
 mod discarded_answers;
+mod drain;
 mod legacy_extension;
 mod legacy_subscriptions;
 mod lists;

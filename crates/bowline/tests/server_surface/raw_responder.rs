@@ -8,6 +8,7 @@ use bowline::exchange::{
     Notification, NotifiedContext, Outcome, Params, Request, Responder,
 };
 use bowline::server::WireService;
+use bowline::telemetry::Telemetry;
 use bowline::types::{
     CancelledNotification, CancelledNotificationParams, Implementation, NotificationMethod as _,
 };
@@ -74,6 +75,14 @@ impl Responder for RawResponder {
         let _ = self
             .events
             .send(format!("{} {version}", notification.method));
+    }
+
+    fn telemetry(&self) -> Option<&Telemetry> {
+        None
+    }
+
+    fn open_calls(&self) -> usize {
+        0
     }
 }
 
@@ -180,6 +189,14 @@ async fn a_responder_whose_check_fails_is_not_served() {
 
         fn notified(&self, notification: &Notification, cx: &NotifiedContext) {
             self.0.notified(notification, cx);
+        }
+
+        fn telemetry(&self) -> Option<&Telemetry> {
+            None
+        }
+
+        fn open_calls(&self) -> usize {
+            0
         }
     }
     let (responder, _events) = responder(json!({}));

@@ -67,6 +67,7 @@ fn main() -> ExitCode {
         serving::printing_does_not_reach_a_wire_that_is_also_stderr,
         serving::sigterm_and_sigint_let_running_handlers_finish,
         serving::sigterm_and_sigint_let_running_handlers_of_an_http_server_finish,
+        serving::a_server_that_drains_refuses_new_calls_and_takes_cancels,
         spawning::a_server_exits_when_its_input_ends,
         spawning::dropping_a_call_drops_the_handler_in_the_child,
         spawning::calls_return_at_their_deadlines_while_the_child_does_not_read_its_pipe,

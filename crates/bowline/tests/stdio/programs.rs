@@ -3,6 +3,7 @@
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bowline::wire::Command;
 use bowline::{CallToolResult, Server, Tool, wire};
@@ -154,7 +155,9 @@ fn never_answer() {
 fn serve_http() {
     let server = Server::new("child", "1.0.0").tool(await_signal());
     let serving = async {
-        let bound = server.http().bind("127.0.0.1:0").await.unwrap();
+        // No load balancer has to notice.
+        let service = server.http().drain_delay(Duration::from_millis(50));
+        let bound = service.bind("127.0.0.1:0").await.unwrap();
         let (id, addr) = (std::process::id(), bound.local_addr());
         println!("{id} http://{addr}/mcp");
         bound.serve_until_signal().await

@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader, Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
+use std::time::Duration;
 
 use bowline::Client;
 use bowline::wire::Lines;
@@ -195,6 +196,39 @@ pub(crate) async fn sigterm_and_sigint_let_running_handlers_finish() {
         let error = client.call_tool("echo", ()).await.unwrap_err();
         assert!(error.to_string().contains("exit status: 0"), "{error}");
     }
+}
+
+pub(crate) async fn a_server_that_drains_refuses_new_calls_and_takes_cancels() {
+    let (client, mut stderr) = connect().await;
+    let cancelled = client.call_tool("hang", ()).start();
+    let pid = pid_of(&stderr.recv().await.unwrap());
+    let finishing = client.call_tool("await drop", ()).start();
+    assert_eq!(client.call_tool("echo", ()).await.unwrap().text(), "{}");
+
+    kill_process(pid, Signal::TERM).unwrap();
+    // Calls are answered until the server has received the signal.
+    let refused = loop {
+        if let Err(error) = client.call_tool("echo", ()).await {
+            break error;
+        }
+    };
+    let again = client.call_tool("echo", ()).await.unwrap_err();
+    drop(cancelled);
+
+    for refused in [refused, again] {
+        assert_eq!(
+            refused.retry_after(),
+            Some(Duration::from_secs(1)),
+            "{refused}"
+        );
+    }
+    assert_eq!(
+        finishing.await.unwrap().text(),
+        "1",
+        "handlers that were dropped"
+    );
+    let error = client.call_tool("echo", ()).await.unwrap_err();
+    assert!(error.to_string().contains("exit status: 0"), "{error}");
 }
 
 pub(crate) async fn sigterm_and_sigint_let_running_handlers_of_an_http_server_finish() {

@@ -62,7 +62,7 @@ pub struct TokenExchange {
     scopes: Vec<String>,
     allows_plain_http: bool,
     http_client: Option<Arc<dyn HttpClient>>,
-    fetch: OnceLock<Result<Fetch, String>>,
+    fetch: OnceLock<Fetch>,
     cache: Mutex<ExchangeCache>,
 }
 
@@ -219,7 +219,7 @@ impl TokenExchange {
     async fn request_token(&self, subject: &SubjectToken) -> Result<ExchangedToken> {
         let request = self.token_request(subject)?;
         let requested_at = Instant::now();
-        let response = self.fetch()?.send(request).await?;
+        let response = self.fetch().send(request).await?;
         if !response.status().is_success() {
             return Err(parse_error_response(&self.redacted(response, subject)));
         }
@@ -290,12 +290,11 @@ impl TokenExchange {
             .map_err(|_| Error::misuse(format!("the token endpoint `{address}` is not a URL")))
     }
 
-    fn fetch(&self) -> Result<&Fetch> {
-        let fetch = self.fetch.get_or_init(|| match &self.http_client {
-            Some(client) => Ok(Fetch::new(client.clone())),
-            None => Fetch::with_policy(AddressPolicy::Private).map_err(|error| error.to_string()),
-        });
-        fetch.as_ref().map_err(Error::misuse)
+    fn fetch(&self) -> &Fetch {
+        self.fetch.get_or_init(|| match &self.http_client {
+            Some(client) => Fetch::new(client.clone()),
+            None => Fetch::with_policy(AddressPolicy::Private),
+        })
     }
 
     /// Removes the secrets of the request from an error response that quotes them.

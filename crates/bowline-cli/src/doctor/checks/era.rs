@@ -162,7 +162,9 @@ fn judge_discovery(eras: &mut Eras, heard: &Heard) {
                     .push(Finding::new(&codes::UNKNOWN_VERSION, what));
             }
         }
-        Heard::Reply(Reply::Error { code, data, .. }) if *code == UNSUPPORTED_VERSION => {
+        Heard::Reply(Reply::Error { code, data, .. })
+            if *code == UNSUPPORTED_VERSION && !has_legacy =>
+        {
             let versions = versions(&data["supported"]);
             let what = format!(
                 "The server refuses {}, and supports {}.",
@@ -281,6 +283,7 @@ mod tests {
         assert_eq!(codes(exit, handshake()), ["probe-kills", "legacy-only"]);
         assert_eq!(codes(silence(), silence()), ["no-era"]);
         assert_eq!(codes(error(-32022), error(-32601)), ["unknown-version"]);
+        assert_eq!(codes(error(-32022), handshake()), ["legacy-only"]);
     }
 
     #[test]

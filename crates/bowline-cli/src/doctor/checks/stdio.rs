@@ -27,8 +27,12 @@ pub(crate) fn process(
     if facts.noise_count > 0 {
         let lines = count(facts.noise_count, "line");
         let first = facts.noise.first().map_or("", String::as_str);
-        let what =
-            format!("The server wrote {lines} to stdout that are not messages, first `{first}`.");
+        let what = match facts.noise_count {
+            1 => format!("The server wrote a line to stdout that is not a message: `{first}`."),
+            _ => format!(
+                "The server wrote {lines} to stdout that are not messages, first `{first}`."
+            ),
+        };
         findings.push(Finding::new(&codes::STDOUT_NOISE, what));
     }
     if let Some(after) = facts

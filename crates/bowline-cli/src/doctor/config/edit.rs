@@ -110,10 +110,16 @@ fn parse_toml(text: &str) -> Result<DocumentMut, String> {
 fn apply_to_json(text: &str, path: &[String], edits: &[Edit]) -> Result<String, String> {
     let root = parse_json(text)?;
     let start = root.object_value().ok_or("the file is not an object")?;
-    let entry = path
-        .iter()
-        .try_fold(start, |object, key| object.object_value(key));
-    let entry = entry.ok_or("the entry is not an object")?;
+    let mut entry = start;
+    for key in path {
+        // Hosts differ in which of them they read.
+        if named(&entry, key) > 1 {
+            return Err(format!("`{key}` occurs twice"));
+        }
+        entry = entry
+            .object_value(key)
+            .ok_or("the entry is not an object")?;
+    }
     for edit in edits {
         match edit {
             Edit::Set(key, value) => match entry.get(key) {
@@ -125,6 +131,13 @@ fn apply_to_json(text: &str, path: &[String], edits: &[Edit]) -> Result<String, 
         }
     }
     Ok(root.to_string())
+}
+
+/// Counts the members of this name.
+fn named(object: &CstObject, key: &str) -> usize {
+    let names = object.properties().into_iter().filter_map(|it| it.name());
+    let names = names.filter_map(|it| it.decoded_value().ok());
+    names.filter(|name| name == key).count()
 }
 
 fn rename(entry: &CstObject, from: &str, to: &str) -> Result<(), String> {

@@ -23,7 +23,8 @@ use crate::failure::Failure;
 use crate::hosts::{ConfiguredServer, FileFormat};
 use crate::output::{Output, Style, visible, visible_line, wrap};
 use edit::{EntryPath, apply, find_entry};
-use rules::{Problem, Surroundings, problems};
+pub(crate) use rules::Surroundings;
+use rules::{Problem, problems};
 
 /// The entry of a server, and what is wrong with it.
 #[derive(Clone, Debug)]
@@ -52,13 +53,6 @@ impl ConfigCheck {
         let file = server.file.display();
         let text =
             std::fs::read_to_string(&server.file).map_err(|error| format!("{file}: {error}"))?;
-        let project = server
-            .project
-            .as_ref()
-            .map(|it| it.to_string_lossy().into_owned());
-        let format = FileFormat::of(&server.file);
-        let found = find_entry(&text, format, project.as_deref(), &server.name);
-        let (path, entry) = found.map_err(|why| format!("{file}: {why}"))?;
         let search = std::env::var_os("PATH").unwrap_or_default();
         let search: Vec<PathBuf> = std::env::split_paths(&search).collect();
         let is_found = |program: &str| {
@@ -71,7 +65,26 @@ impl ConfigCheck {
             find_elsewhere: &programs::find_elsewhere,
             redirect,
         };
-        let problems = problems(server.host, &entry, &surroundings);
+        Self::of_text(server, text, &surroundings).map_err(|why| format!("{file}: {why}"))
+    }
+
+    /// Reads the entry from the text of its file.
+    ///
+    /// # Errors
+    ///
+    /// With a sentence, if the text has no such entry.
+    pub(crate) fn of_text(
+        server: &ConfiguredServer,
+        text: String,
+        surroundings: &Surroundings<'_>,
+    ) -> Result<Self, String> {
+        let project = server
+            .project
+            .as_ref()
+            .map(|it| it.to_string_lossy().into_owned());
+        let format = FileFormat::of(&server.file);
+        let (path, entry) = find_entry(&text, format, project.as_deref(), &server.name)?;
+        let problems = problems(server.host, &entry, surroundings);
         Ok(Self {
             server: server.clone(),
             text,
@@ -101,7 +114,7 @@ impl ConfigCheck {
     /// # Errors
     ///
     /// With a sentence, if the file cannot be changed.
-    fn mended(&self) -> Result<String, String> {
+    pub(crate) fn mended(&self) -> Result<String, String> {
         let edits: Vec<_> = self
             .problems
             .iter()

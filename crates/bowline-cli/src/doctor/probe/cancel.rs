@@ -15,10 +15,10 @@ use bowline_core::http::headers::ParamHeaders;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::channel::{Channel, ChannelFailure};
 use super::half_close::{AfterClose, cancel_by_closing};
 use super::http::{HttpLink, Outgoing};
 use super::message::notification;
-use super::stdio::{StdioFailure, StdioProcess};
 use super::{Link, Patience, Reply, Request, Way, legacy};
 
 /// A call to cancel.
@@ -72,7 +72,11 @@ pub(crate) async fn cancel(
 ) -> CancelFacts {
     let (how, outcome, next_request) = match &mut link.way {
         Way::Stdio(process, dialect) => {
-            let (outcome, next) = cancel_over_stdio(process, dialect, call, patience).await;
+            let (outcome, next) = cancel_over_channel(*process, dialect, call, patience).await;
+            ("`notifications/cancelled`", outcome, next)
+        }
+        Way::HttpSse(channel, dialect) => {
+            let (outcome, next) = cancel_over_channel(*channel, dialect, call, patience).await;
             ("`notifications/cancelled`", outcome, next)
         }
         Way::Http(link) if link.dialect.is_modern() => {
@@ -94,18 +98,18 @@ pub(crate) async fn cancel(
     }
 }
 
-async fn cancel_over_stdio(
-    process: &mut StdioProcess,
+async fn cancel_over_channel(
+    channel: &mut impl Channel,
     dialect: &'static Dialect,
     call: &CancelCall,
     patience: Patience,
 ) -> (CancelOutcome, Option<String>) {
-    let request = Request::new(process.next_id(), dialect, "tools/call", params(call));
-    if let Err(failure) = process.write(&request.to_json(), patience.answer).await {
+    let request = Request::new(channel.next_id(), dialect, "tools/call", params(call));
+    if let Err(failure) = channel.write(&request.to_json(), patience.answer).await {
         return (CancelOutcome::Failed(failure.to_string()), None);
     }
     let mut call = Watch::new(request.id);
-    let started = watch(process, &mut call, Instant::now() + START).await;
+    let started = watch(channel, &mut call, Instant::now() + START).await;
     if let Some(outcome) = call.early_outcome() {
         return (outcome, None);
     }
@@ -116,7 +120,7 @@ async fn cancel_over_stdio(
     let cancelled = json!({"requestId": request.id, "reason": "the doctor checks cancellation"});
     let cancelled = notification("notifications/cancelled", &cancelled);
     let cancelled_at = Instant::now();
-    if let Err(failure) = process.write(&cancelled, patience.answer).await {
+    if let Err(failure) = channel.write(&cancelled, patience.answer).await {
         return (
             CancelOutcome::Failed(failure.to_string()),
             Some(failure.to_string()),
@@ -128,11 +132,11 @@ async fn cancel_over_stdio(
     } else {
         "ping"
     };
-    process.others.clear();
-    let fenced = process
+    channel.state().others.clear();
+    let fenced = channel
         .request(dialect, fence, json!({}), patience.answer)
         .await;
-    let crossed: Vec<_> = process.others.drain(..).collect();
+    let crossed: Vec<_> = channel.state().others.drain(..).collect();
     for (at, message) in &crossed {
         call.see(*at, message);
     }
@@ -151,7 +155,7 @@ async fn cancel_over_stdio(
         Some((_, Reply::Error { .. })) => return (CancelOutcome::Stopped, None),
         None => call.progress = 0,
     }
-    let ended = watch(process, &mut call, Instant::now() + patience.cancel).await;
+    let ended = watch(channel, &mut call, Instant::now() + patience.cancel).await;
     let next = ended.err().map(|failure| failure.to_string());
     (call.late_outcome(), next)
 }
@@ -211,14 +215,14 @@ impl Watch {
 
 /// Reads messages until the call is answered or the deadline has passed.
 async fn watch(
-    process: &mut StdioProcess,
+    channel: &mut impl Channel,
     call: &mut Watch,
     deadline: Instant,
-) -> Result<(), StdioFailure> {
+) -> Result<(), ChannelFailure> {
     while call.answer.is_none() {
-        match process.next_message(deadline, Duration::ZERO).await {
+        match channel.next_message(deadline, Duration::ZERO).await {
             Ok((at, message)) => call.see(at, &message),
-            Err(StdioFailure::TimedOut(_)) => return Ok(()),
+            Err(ChannelFailure::TimedOut(_)) => return Ok(()),
             Err(failure) => return Err(failure),
         }
     }

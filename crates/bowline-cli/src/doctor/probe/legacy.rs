@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use bowline::exchange::Dialect;
-use bowline_core::sse;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -125,29 +124,6 @@ pub(crate) async fn end_session(
 /// Returns whether an answer means that the server does not know the session.
 pub(crate) fn is_session_unknown(answer: &HttpAnswer) -> bool {
     matches!(answer.status, 400 | 404) && answer.reply(0).is_none_or(|it| it.result().is_none())
-}
-
-/// Returns whether a GET of the URL opens the transport of the oldest revision: a stream whose first event names the
-/// endpoint for messages.
-pub(crate) async fn is_http_sse(endpoint: &Endpoint) -> bool {
-    let deadline = Instant::now() + endpoint.patience.stream;
-    let outgoing = Outgoing::new(Method::GET).with("accept", "text/event-stream");
-    let Ok(Ok((response, _connection))) = timeout_at(deadline, endpoint.start(&outgoing)).await
-    else {
-        return false;
-    };
-    if !response.status().is_success() {
-        return false;
-    }
-    let mut decoder = sse::Decoder::new(sse::DecoderLimits::default());
-    let mut body = response.into_body();
-    while let Ok(Some(Ok(frame))) = timeout_at(deadline, body.frame()).await {
-        decoder.push(frame.into_data().unwrap_or_default());
-        if let Some(event) = decoder.next() {
-            return event.is_ok_and(|event| event.name.as_deref() == Some("endpoint"));
-        }
-    }
-    false
 }
 
 /// Calls a tool, posts `notifications/cancelled` after `start`, and reads the response of the call.

@@ -3,8 +3,10 @@
 //! They speak the wire by themselves, not through a client: a client hides what is wrong with a server as far as it can.
 
 pub(crate) mod cancel;
+pub(crate) mod channel;
 pub(crate) mod half_close;
 pub(crate) mod http;
+pub(crate) mod http_sse;
 pub(crate) mod legacy;
 pub(crate) mod lists;
 pub(crate) mod metadata;
@@ -21,7 +23,9 @@ use std::time::Duration;
 use bowline::exchange::Dialect;
 use serde_json::Value;
 
+use channel::Channel as _;
 use http::HttpLink;
+use http_sse::HttpSse;
 use stdio::StdioProcess;
 
 /// How long the doctor waits for what.
@@ -50,6 +54,8 @@ pub(crate) struct Link<'a> {
 #[derive(Debug)]
 pub(crate) enum Way<'a> {
     Http(HttpLink<'a>),
+    /// In the oldest revision.
+    HttpSse(&'a mut HttpSse, &'static Dialect),
     Stdio(&'a mut StdioProcess, &'static Dialect),
 }
 
@@ -64,7 +70,7 @@ impl<'a> Link<'a> {
     pub(crate) fn dialect(&self) -> &'static Dialect {
         match &self.way {
             Way::Http(link) => link.dialect,
-            Way::Stdio(_, dialect) => dialect,
+            Way::HttpSse(_, dialect) | Way::Stdio(_, dialect) => dialect,
         }
     }
 
@@ -77,6 +83,12 @@ impl<'a> Link<'a> {
     ) -> Result<Reply, String> {
         let reply = match &mut self.way {
             Way::Http(link) => link.request(method, params).await?,
+            Way::HttpSse(channel, dialect) => {
+                let answer = channel
+                    .request(dialect, method, params, patience.answer)
+                    .await;
+                answer.map_err(|failure| failure.to_string())?
+            }
             Way::Stdio(process, dialect) => {
                 let answer = process
                     .request(dialect, method, params, patience.answer)

@@ -1,12 +1,10 @@
 //! A server as a child process: what it writes, when, and how it ends.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bowline::exchange::Dialect;
 use serde_json::Value;
 use tokio::io::{
     AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader,
@@ -15,8 +13,8 @@ use tokio::process::{Child, ChildStdin};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
-use super::message::notification;
-use super::{Reply, Request, accept_messages};
+use super::accept_messages;
+use super::channel::{Channel, ChannelFailure, ChannelState};
 use crate::target::CommandTarget;
 
 /// A running server.
@@ -27,17 +25,13 @@ pub(crate) struct StdioProcess {
     lines: mpsc::Receiver<Line>,
     stderr: Arc<Mutex<VecDeque<String>>>,
     started: Instant,
-    last_id: u64,
     /// Lines of stdout that are not messages.
     pub(crate) noise: Vec<String>,
     /// How many there were.
     pub(crate) noise_count: usize,
     /// How long the first message took.
     pub(crate) first_message_after: Option<Duration>,
-    /// Messages that were received while the process was asked for something else.
-    pub(crate) others: VecDeque<(Instant, Value)>,
-    /// Their size.
-    other_bytes: usize,
+    state: ChannelState,
 }
 
 /// A line of stdout.
@@ -48,23 +42,6 @@ enum Line {
     Noise(String),
     /// Longer than the limit.
     TooLong,
-}
-
-/// Why there is no answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum StdioFailure {
-    TimedOut(Duration),
-    /// The process ended, or closed its stdout.
-    Exited(String),
-}
-
-impl fmt::Display for StdioFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TimedOut(after) => write!(f, "no answer after {after:?}"),
-            Self::Exited(how) => f.write_str(how),
-        }
-    }
 }
 
 impl StdioProcess {
@@ -97,132 +74,11 @@ impl StdioProcess {
             lines,
             stderr,
             started,
-            last_id: 0,
             noise: Vec::new(),
             noise_count: 0,
             first_message_after: None,
-            others: VecDeque::new(),
-            other_bytes: 0,
+            state: ChannelState::default(),
         })
-    }
-
-    /// Sends a request, and waits for its answer.
-    pub(crate) async fn request(
-        &mut self,
-        dialect: &'static Dialect,
-        method: &str,
-        params: Value,
-        limit: Duration,
-    ) -> Result<Reply, StdioFailure> {
-        let request = Request::new(self.next_id(), dialect, method, params);
-        self.answer(&request, limit).await
-    }
-
-    /// Sends the handshake, and `notifications/initialized` if it succeeds.
-    pub(crate) async fn initialize(
-        &mut self,
-        dialect: &'static Dialect,
-        limit: Duration,
-    ) -> Result<Reply, StdioFailure> {
-        let request = Request::initialize(self.next_id(), dialect);
-        let reply = self.answer(&request, limit).await?;
-        if reply.result().is_some() {
-            let done = notification("notifications/initialized", &Value::Null);
-            self.write(&done, limit).await?;
-        }
-        Ok(reply)
-    }
-
-    pub(crate) fn next_id(&mut self) -> u64 {
-        self.last_id += 1;
-        self.last_id
-    }
-
-    async fn answer(&mut self, request: &Request, limit: Duration) -> Result<Reply, StdioFailure> {
-        let deadline = Instant::now() + limit;
-        self.write(&request.to_json(), limit).await?;
-        loop {
-            let (at, message) = self.next_message(deadline, limit).await?;
-            if let Some(reply) = Reply::of(&message, request.id) {
-                return Ok(reply);
-            }
-            self.refuse_request(&message, limit).await?;
-            self.other_bytes += message.to_string().len();
-            if self.others.len() < MAX_OTHERS && self.other_bytes < MAX_OTHER_BYTES {
-                self.others.push_back((at, message));
-            }
-        }
-    }
-
-    /// Writes a message.
-    pub(crate) async fn write(
-        &mut self,
-        message: &Value,
-        limit: Duration,
-    ) -> Result<(), StdioFailure> {
-        let Some(stdin) = &mut self.stdin else {
-            return Err(self.exit_failure().await);
-        };
-        let line = format!("{message}\n");
-        let writing = async {
-            stdin.write_all(line.as_bytes()).await?;
-            stdin.flush().await
-        };
-        match timeout(limit, writing).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(self.exit_failure().await),
-            Err(_) => Err(StdioFailure::TimedOut(limit)),
-        }
-    }
-
-    /// Returns the next message, and counts what is not one.
-    pub(crate) async fn next_message(
-        &mut self,
-        deadline: Instant,
-        limit: Duration,
-    ) -> Result<(Instant, Value), StdioFailure> {
-        loop {
-            let line = tokio::time::timeout_at(deadline, self.lines.recv()).await;
-            match line {
-                Ok(Some(Line::Message(at, message))) => {
-                    let elapsed = at.saturating_duration_since(self.started);
-                    self.first_message_after.get_or_insert(elapsed);
-                    return Ok((at, message));
-                }
-                Ok(Some(Line::Noise(text))) => {
-                    self.noise_count += 1;
-                    if self.noise.len() < MAX_NOISE {
-                        self.noise.push(text);
-                    }
-                }
-                Ok(Some(Line::TooLong)) => {
-                    let why = format!("it wrote a line of more than {MAX_LINE} bytes");
-                    return Err(StdioFailure::Exited(why));
-                }
-                Ok(None) => return Err(self.exit_failure().await),
-                Err(_) => return Err(StdioFailure::TimedOut(limit)),
-            }
-        }
-    }
-
-    /// Answers a request of the server with an error: the doctor declares no capabilities.
-    async fn refuse_request(
-        &mut self,
-        message: &Value,
-        limit: Duration,
-    ) -> Result<(), StdioFailure> {
-        let (Some(id), Some(method)) = (message.get("id"), message["method"].as_str()) else {
-            return Ok(());
-        };
-        let answer = match method {
-            "ping" => serde_json::json!({"jsonrpc": "2.0", "id": id, "result": {}}),
-            _ => serde_json::json!({
-                "jsonrpc": "2.0",
-                "id": id,
-                "error": {"code": -32601, "message": "the doctor answers no requests"},
-            }),
-        };
-        self.write(&answer, limit).await
     }
 
     /// Returns the last lines of stderr.
@@ -232,13 +88,13 @@ impl StdioProcess {
     }
 
     /// Describes the exit of a process that has closed its stdout.
-    async fn exit_failure(&mut self) -> StdioFailure {
+    async fn exit_failure(&mut self) -> ChannelFailure {
         self.stdin = None;
         let how = match timeout(EXIT_TIME, self.child.wait()).await {
             Ok(Ok(status)) => describe_exit(status),
             _ => "it closed stdout and runs on".to_owned(),
         };
-        StdioFailure::Exited(how)
+        ChannelFailure::Ended(how)
     }
 
     /// Closes stdin, and returns whether the process has exited in this time.
@@ -264,6 +120,58 @@ impl StdioProcess {
             let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         }
         let _ = self.child.start_kill();
+    }
+}
+
+impl Channel for StdioProcess {
+    async fn write(&mut self, message: &Value, limit: Duration) -> Result<(), ChannelFailure> {
+        let Some(stdin) = &mut self.stdin else {
+            return Err(self.exit_failure().await);
+        };
+        let line = format!("{message}\n");
+        let writing = async {
+            stdin.write_all(line.as_bytes()).await?;
+            stdin.flush().await
+        };
+        match timeout(limit, writing).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(self.exit_failure().await),
+            Err(_) => Err(ChannelFailure::TimedOut(limit)),
+        }
+    }
+
+    /// Counts what is not a message.
+    async fn next_message(
+        &mut self,
+        deadline: Instant,
+        limit: Duration,
+    ) -> Result<(Instant, Value), ChannelFailure> {
+        loop {
+            let line = tokio::time::timeout_at(deadline, self.lines.recv()).await;
+            match line {
+                Ok(Some(Line::Message(at, message))) => {
+                    let elapsed = at.saturating_duration_since(self.started);
+                    self.first_message_after.get_or_insert(elapsed);
+                    return Ok((at, message));
+                }
+                Ok(Some(Line::Noise(text))) => {
+                    self.noise_count += 1;
+                    if self.noise.len() < MAX_NOISE {
+                        self.noise.push(text);
+                    }
+                }
+                Ok(Some(Line::TooLong)) => {
+                    let why = format!("it wrote a line of more than {MAX_LINE} bytes");
+                    return Err(ChannelFailure::Ended(why));
+                }
+                Ok(None) => return Err(self.exit_failure().await),
+                Err(_) => return Err(ChannelFailure::TimedOut(limit)),
+            }
+        }
+    }
+
+    fn state(&mut self) -> &mut ChannelState {
+        &mut self.state
     }
 }
 
@@ -339,8 +247,6 @@ async fn read_line(
 const MAX_LINE: usize = 16 << 20;
 /// Few, because each may be as long as the limit.
 const MAX_QUEUED_LINES: usize = 2;
-const MAX_OTHERS: usize = 1_000;
-const MAX_OTHER_BYTES: usize = 16 << 20;
 const MAX_NOISE: usize = 5;
 const MAX_STDERR_LINES: usize = 10;
 const MAX_QUOTED: usize = 200;

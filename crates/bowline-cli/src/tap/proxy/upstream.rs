@@ -2,22 +2,21 @@
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::time::Duration;
 
 use http::header::{ACCEPT_ENCODING, HOST, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Request, Response, Uri, Version};
 use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::headers::remove_hop_by_hop;
 use super::invalid_url;
 use super::tapped_body::TappedBody;
 use crate::failure::Failure;
+use crate::https;
 use crate::values::NamedValue;
 
 /// The server behind the proxy, over HTTP/1.1, or HTTP/2 if TLS negotiates it.
@@ -42,7 +41,7 @@ impl Upstream {
         };
         let headers: Option<Vec<_>> = headers.into_iter().map(header).collect();
         Ok(Self {
-            client: client(scheme == Scheme::HTTPS)?,
+            client: https::client(scheme == Scheme::HTTPS)?,
             scheme,
             authority,
             endpoint: parts
@@ -108,42 +107,6 @@ impl Upstream {
     }
 }
 
-fn client(
-    is_https: bool,
-) -> Result<Client<HttpsConnector<HttpConnector>, TappedBody<Incoming>>, Failure> {
-    let mut connector = HttpConnector::new();
-    connector.enforce_http(false);
-    connector.set_nodelay(true);
-    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    let builder = HttpsConnectorBuilder::new();
-    let provider = rustls::crypto::ring::default_provider();
-    let builder = match is_https {
-        true => builder
-            .with_provider_and_native_roots(provider)
-            .map_err(|error| {
-                Failure::other("failed to load the system's root certificates").caused_by(error)
-            })?,
-        // No certificates are needed, and a system may have none.
-        false => builder.with_tls_config(
-            rustls::ClientConfig::builder_with_provider(provider.into())
-                .with_safe_default_protocol_versions()
-                .map_err(|error| Failure::other("failed to configure TLS").caused_by(error))?
-                .with_root_certificates(rustls::RootCertStore::empty())
-                .with_no_client_auth(),
-        ),
-    };
-    let connector = builder
-        .https_or_http()
-        .enable_all_versions()
-        .wrap_connector(connector);
-    let client = Client::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        // Shorter than servers keep idle connections open, so that none is used that is just being closed.
-        .pool_idle_timeout(IDLE_TIMEOUT)
-        .build(connector);
-    Ok(client)
-}
-
 /// Why a request was not answered by the upstream.
 #[derive(Debug)]
 pub(super) enum UpstreamError {
@@ -170,9 +133,6 @@ impl fmt::Display for UpstreamError {
         }
     }
 }
-
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-const IDLE_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {

@@ -13,8 +13,9 @@ use crate::client::era_cache::origin;
 use crate::client::known_tools::KnownTools;
 use crate::client::{Client, ClientBuilder, EraCache};
 use crate::http::client::{
-    Authorizer, ConnectionOptions, Drain, Endpoint, HttpChannel, HttpClient, HttpVersionPolicy,
-    Proxies, ResponseLimits, UnexpectedStatus, default_client, parse_url,
+    Authorizer, ConnectionOptions, DEFAULT_RETRY_UNAVAILABLE, Drain, Endpoint, HttpChannel,
+    HttpClient, HttpVersionPolicy, Proxies, ResponseLimits, UnexpectedStatus, default_client,
+    parse_url,
 };
 use crate::{Error, Result};
 
@@ -145,6 +146,24 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets for how long a request is sent again that the server refused with status 503 and `Retry-After` (in seconds),
+    /// which means that it was not executed: the server drains or is overloaded. Defaults to 30 s; `Duration::ZERO`
+    /// returns the refusal instead. The timeouts of the call apply as well.
+    ///
+    /// A server that refused a request may be restarting, so until then a failure to connect counts as another refusal.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let connect = bowline::Client::connect("https://tools.example/mcp").retry_unavailable(Duration::ZERO);
+    /// ```
+    pub fn retry_unavailable(mut self, limit: Duration) -> Self {
+        self.http.retry_unavailable = limit;
+        self
+    }
+
     /// Sets the cache of servers that are known to be legacy, instead of the
     /// [one that this process shares](EraCache::shared).
     pub fn era_cache(mut self, eras: &EraCache) -> Self {
@@ -161,6 +180,7 @@ pub(in crate::client) struct HttpConfig {
     headers: HeaderMap,
     authorizer: Option<Arc<dyn Authorizer>>,
     response_limits: ResponseLimits,
+    retry_unavailable: Duration,
     /// The eras of servers that were probed before.
     eras: EraCache,
 }
@@ -207,6 +227,7 @@ impl HttpConfig {
             headers: self.headers,
             authorizer: self.authorizer,
             limits: self.response_limits,
+            retry_unavailable: self.retry_unavailable,
             drain: Arc::new(Drain::default()),
         };
         let channel = HttpChannel::new(endpoint.clone(), name_members);
@@ -223,6 +244,7 @@ impl Default for HttpConfig {
             headers: HeaderMap::new(),
             authorizer: None,
             response_limits: ResponseLimits::default(),
+            retry_unavailable: DEFAULT_RETRY_UNAVAILABLE,
             eras: EraCache::shared(),
         }
     }

@@ -16,6 +16,7 @@ use crate::client::transport::Transport;
 use crate::client::{Connection, EraCache};
 use crate::exchange::{CallOptions, Channel, Exchange, TimeoutPause, timeout_with_pauses};
 use crate::http::client::{Endpoint, HttpChannel, UnexpectedStatus, legacy};
+use crate::telemetry::{Sender, TransportKind};
 use crate::wire::{EngineWire, OpenWireFn, ReconnectControl};
 use crate::{Error, Result};
 
@@ -30,6 +31,7 @@ pub(in crate::client) struct HttpTransport {
     tools: Arc<KnownTools>,
     /// Set if there is no client that lists and learns the tools.
     tool_headers: Option<ToolHeaders>,
+    sender: Sender,
 }
 
 impl HttpTransport {
@@ -45,7 +47,12 @@ impl HttpTransport {
             eras,
             tools,
             tool_headers: None,
+            sender: Sender::default(),
         }
+    }
+
+    pub(in crate::client) fn sender(&self) -> &Sender {
+        &self.sender
     }
 
     /// Opens a connection in the remembered version, or in the one that a probe finds.
@@ -54,6 +61,9 @@ impl HttpTransport {
             let (channel, tools) = (self.channel.clone(), self.tools.clone());
             self.tool_headers = Some(ToolHeaders::new(channel, tools));
         }
+        let uri = &self.endpoint.uri;
+        self.sender = Sender::new(opener.config.telemetry.clone(), TransportKind::Http)
+            .with_address(uri.host(), uri.port_u16());
         let mut caller = opener.config.caller.clone();
         if let Some(known) = &opener.config.known_server {
             let dialect = known.dialect_of(&opener.config.versions)?;
@@ -164,16 +174,17 @@ impl HttpTransport {
         let Some(wire) = legacy::wire(self.endpoint.clone()) else {
             return Err(opening_error(&OpeningFailure::Incompatible(Vec::new())));
         };
-        let refused = match initialize_over(opener, (wire, None), caller.clone()).await {
-            Err(error) if is_without_streamable_http(&error) => error,
-            opened_or_failed => return opened_or_failed,
-        };
+        let refused =
+            match initialize_over(opener, &self.endpoint, (wire, None), caller.clone()).await {
+                Err(error) if is_without_streamable_http(&error) => error,
+                opened_or_failed => return opened_or_failed,
+            };
         let pause = TimeoutPause::default();
         let opening = legacy::http_sse_wire(self.endpoint.clone(), &pause);
         match timeout_with_pauses(opener.config.probe_timeout, &pause, opening).await {
             Ok(wire) => {
                 let wire = opener.reconnecting(wire, self.http_sse_wires());
-                initialize_over(opener, wire, caller).await
+                initialize_over(opener, &self.endpoint, wire, caller).await
             }
             // The server has neither transport; the error of the first attempt says more.
             Err(_) => Err(refused),
@@ -197,6 +208,7 @@ impl Channel for HttpTransport {
 
 async fn initialize_over(
     opener: &Opener<'_>,
+    endpoint: &Endpoint,
     (wire, reconnect): (Box<dyn EngineWire>, Option<Arc<ReconnectControl>>),
     caller: Caller,
 ) -> Result<Connection> {
@@ -204,7 +216,9 @@ async fn initialize_over(
     let Some(offered) = legacy.latest_legacy() else {
         return Err(opening_error(&OpeningFailure::Incompatible(Vec::new())));
     };
-    let transport = Arc::new(Transport::over_wire(wire, None, reconnect, opener));
+    let (host, port) = (endpoint.uri.host(), endpoint.uri.port_u16());
+    let transport = Transport::over_wire(wire, None, reconnect, opener).with_address(host, port);
+    let transport = Arc::new(transport);
     opener.initialize(transport, caller, offered, &legacy).await
 }
 

@@ -12,10 +12,12 @@ use super::{InputError, InputRequestOptions, InputSource};
 use crate::Error;
 use crate::exchange::{Answer, BoxFuture, CallOptions, Context, NotificationSink};
 use crate::sync::Mutex;
+use crate::telemetry::ContextTelemetry;
 
 /// Sends input requests over the back channel of a request. The handler runs once, so values are kept in memory.
 pub(super) struct ClientRequestsInput {
     sink: Arc<dyn NotificationSink>,
+    telemetry: ContextTelemetry,
     caller: Arc<Caller>,
     /// The timeout of an input request that has none of its own.
     timeout: Duration,
@@ -26,6 +28,7 @@ impl ClientRequestsInput {
     pub(super) fn new(cx: &Context, timeout: Duration) -> Self {
         Self {
             sink: cx.sink().clone(),
+            telemetry: cx.telemetry().clone(),
             caller: cx.caller().clone(),
             timeout,
             values: Mutex::default(),
@@ -39,7 +42,7 @@ impl ClientRequestsInput {
         input_request: RawInputRequest,
         timeout: Option<Duration>,
     ) -> Result<Json, InputError> {
-        let Some(client) = self.sink.back_channel() else {
+        let Some(client) = self.telemetry.back_channel(&*self.sink) else {
             let why = "the connection has no channel for server-to-client requests";
             return Err(InputError::Unavailable { why });
         };

@@ -58,10 +58,14 @@ mod tls;
 mod send;
 pub use send::{HttpClient, RequestBody, Unprocessed, Withdrawn};
 
+mod unavailable;
+pub(crate) use unavailable::DEFAULT_RETRY_UNAVAILABLE;
+
 #[cfg_attr(not(feature = "legacy"), path = "legacy_disabled.rs")]
 pub(crate) mod legacy;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bowline_core::sse;
 use bytes::Bytes;
@@ -71,6 +75,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use crate::{Error, Result};
 use authorize::Refusals;
 use send::SendState;
+use unavailable::UnavailableRetries;
 
 /// The URL of a server, and everything needed to send requests to it.
 #[derive(Clone)]
@@ -82,6 +87,8 @@ pub(crate) struct Endpoint {
     /// Signs requests and handles 401 and 403.
     pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
     pub(crate) limits: ResponseLimits,
+    /// How long a request is sent again that the server refused because it is unavailable.
+    pub(crate) retry_unavailable: Duration,
     /// Reads responses to their end once nothing else in them is needed.
     pub(crate) drain: Arc<Drain>,
 }
@@ -98,7 +105,7 @@ pub(crate) struct OutgoingRequest<'a> {
 
 impl Endpoint {
     /// Sends a request and follows 307 and 308 redirects within the origin. Sends it again after a 401 or 403 that the
-    /// authorizer answered, and if the server provably did not process it.
+    /// authorizer answered, after a 503 with `Retry-After`, and if the server provably did not process it.
     pub(crate) async fn request(
         &self,
         outgoing: &OutgoingRequest<'_>,
@@ -106,6 +113,11 @@ impl Endpoint {
         let mut refusals = Refusals::new(self.authorizer.as_deref(), outgoing.refusal_policy);
         let mut uri = self.uri.clone();
         let (mut redirects, mut retries) = (0, 0);
+        // Not for messages that must not delay others, such as cancels; they are not refused by a server that drains.
+        let mut unavailable = UnavailableRetries::new(match outgoing.refusal_policy {
+            RefusalPolicy::AuthorizePausing(_) => self.retry_unavailable,
+            RefusalPolicy::Authorize | RefusalPolicy::Fail => Duration::ZERO,
+        });
         while redirects < MAX_REDIRECTS {
             let (head, sent) = self.head(&uri, outgoing, &refusals).await?;
             let body = RequestBody::new(outgoing.frame.clone(), outgoing.send_state.clone());
@@ -118,8 +130,28 @@ impl Endpoint {
                     retries += 1;
                     continue;
                 }
-                sent => sent?,
+                Err(error) => {
+                    let is_unsent = !outgoing.send_state.is_handed_over();
+                    let delay = unavailable.after_failed_connection();
+                    match delay.filter(|_| is_unsent) {
+                        Some(delay) => tokio::time::sleep(delay).await,
+                        None => return Err(error),
+                    }
+                    continue;
+                }
+                Ok(response) => response,
             };
+            if let Some(delay) = unavailable.after_response(response.status(), response.headers())
+                && outgoing.send_state.reset_for_retry()
+            {
+                tracing::debug!(
+                    ?delay,
+                    "the server is unavailable; the request is sent again"
+                );
+                self.drain_response(response);
+                tokio::time::sleep(delay).await;
+                continue;
+            }
             match refusals.check_response(&uri, sent, response) {
                 Err(refusal) => {
                     if !outgoing.send_state.reset_for_retry() {

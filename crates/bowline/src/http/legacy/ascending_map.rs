@@ -49,6 +49,10 @@ impl<T> AscendingMap<T> {
         self.entries.len()
     }
 
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &T)> {
+        self.entries.iter().map(|(key, value)| (*key, value))
+    }
+
     pub(super) fn keys(&self) -> impl Iterator<Item = u64> {
         self.entries.iter().map(|(key, _)| *key)
     }

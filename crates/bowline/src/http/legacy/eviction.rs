@@ -13,17 +13,17 @@ use super::session_state::{Activity, EvictionRank};
 #[derive(Default)]
 pub(super) struct EvictionCandidates {
     /// All sessions never used, in the order of their opening, and some that were used since.
-    unused: VecDeque<String>,
+    unused: VecDeque<Arc<str>>,
     /// The longest idle sessions at the last scan, the longest last. All others were active later than any of these
     /// whose [`EvictionRank`] has not changed.
-    idle: Vec<(EvictionRank, String)>,
+    idle: Vec<(EvictionRank, Arc<str>)>,
 }
 
 impl EvictionCandidates {
     /// Adds a new session; `open` is the number of open sessions, and `find` returns one by its id.
     pub(super) fn add<'a>(
         &mut self,
-        id: String,
+        id: Arc<str>,
         open: usize,
         find: impl Fn(&str) -> Option<&'a Arc<Session>>,
     ) {
@@ -38,7 +38,7 @@ impl EvictionCandidates {
         &mut self,
         find: impl Fn(&str) -> Option<&'a Arc<Session>>,
         sessions: impl Fn() -> S,
-    ) -> Option<String>
+    ) -> Option<Arc<str>>
     where
         S: Iterator<Item = &'a Arc<Session>>,
     {
@@ -53,7 +53,7 @@ impl EvictionCandidates {
             }
         }
         let mut all: Vec<_> = sessions()
-            .map(|session| (session.eviction_rank(), &session.id))
+            .map(|session| (session.eviction_rank(), session.id()))
             .collect();
         let count = MIN_CANDIDATES.max(all.len() / 16).min(all.len());
         if count < all.len() {
@@ -61,14 +61,13 @@ impl EvictionCandidates {
             all.truncate(count);
         }
         all.sort_unstable();
-        let longest_idle = all.first().map(|(_, id)| (*id).clone());
+        let longest_idle = all.first().map(|(_, id)| id.clone());
         // Not those with an open response or call: they end only if there are no others, which needs another scan.
         let idle = all
             .into_iter()
             .skip(1)
             .filter(|(rank, _)| rank.activity == Activity::Idle);
-        self.idle
-            .extend(idle.rev().map(|(rank, id)| (rank, id.clone())));
+        self.idle.extend(idle.rev());
         longest_idle
     }
 }

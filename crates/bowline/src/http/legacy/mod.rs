@@ -23,9 +23,24 @@ mod eviction;
 
 mod inline_list;
 
+mod http_sse;
+pub(super) use http_sse::{answer_message_endpoint, message_endpoint};
+
+mod live_id;
+
+mod replicas;
+
 mod response;
 
+mod revival;
+
 mod session;
+
+mod session_cluster;
+
+mod session_id;
+
+mod session_record;
 
 mod session_state;
 
@@ -34,6 +49,9 @@ mod sessions;
 mod stateless;
 
 mod streams;
+
+mod verbs;
+pub(super) use verbs::answer_verb;
 
 #[cfg(test)]
 mod model;
@@ -44,32 +62,33 @@ use std::time::Duration;
 
 use ::http::HeaderValue;
 use ::http::request::Parts;
-use ::http::{Method, Response, StatusCode};
+use ::http::{Response, StatusCode};
 use bowline_core::era::{Dialect, HttpTransportKind};
 use bowline_core::http::admission::HttpRejection;
 use bowline_core::http::headers;
 use bowline_core::http::legacy::{
-    LAST_EVENT_ID, LegacyPost, PostBody, SESSION_ID, UndecodedBatch, unexpected_batch,
+    LegacyPost, PostBody, SESSION_ID, UndecodedBatch, unexpected_batch,
 };
 use bowline_core::http::media::AcceptedTypes;
 use bowline_core::json::pick;
-use bowline_core::{self as core, BatchError, Malformed, Message, RawRequest, is_batch, shortened};
+use bowline_core::{BatchError, Malformed, Message, RawRequest, shortened};
+use bowline_types::RequestId;
 use bowline_types::meta_key::PROGRESS_TOKEN;
-use bowline_types::{InitializeResult, RequestId};
 use bytes::Bytes;
 
 use super::server::{HttpBody, HttpService, ResponseFuture, ServiceState, body};
 use crate::exchange::{InsufficientScope, Principal};
 use crate::limits::{Account, Charge, Limit};
+use http_sse::session_in_query;
 use inline_list::InlineList;
-use response::{
-    JsonShape, http_sse_response, parse_event_id, post_response, single_event_response,
-    stream_response,
-};
+use replicas::ReplicaSettings;
+use response::{JsonShape, post_response, single_event_response};
+use revival::{FoundSession, Handshake, find_session, new_session_id};
 use session::{Session, already_in_flight, session_not_found};
+use session_record::RecordChange;
 use session_state::{DecodedPost, SessionTimeouts};
-use sessions::Sessions;
-use streams::{AttachError, ResponseForm, StreamLayout, UNSOLICITED};
+use sessions::{SessionOrigin, Sessions};
+use streams::{ResponseForm, StreamLayout};
 
 /// Configures how an [`HttpService`] serves legacy clients; passed to [`HttpService::legacy`].
 ///
@@ -92,6 +111,7 @@ pub struct Legacy {
     answer_form: AnswerForm,
     transports: LegacyTransports,
     retry: Option<Duration>,
+    replicas: ReplicaSettings,
     /// Creates the event store of a session; `None` means a [`MemoryEventStore`] within the limits.
     store: Option<Arc<dyn Fn() -> Box<dyn EventStore> + Send + Sync>>,
 }
@@ -127,6 +147,7 @@ impl Legacy {
             answer_form: AnswerForm::Negotiated,
             transports: LegacyTransports::StreamableHttp,
             retry: Some(DEFAULT_RETRY),
+            replicas: ReplicaSettings::default(),
             store: None,
         }
     }
@@ -140,9 +161,12 @@ impl Legacy {
         }
     }
 
-    /// Sets how long a session may be idle before it ends. Default: 30 min; [`Duration::MAX`] means never. A session
-    /// with an open response or a running call is not idle. Beyond [`Limits::sessions`](crate::Limits::sessions), the
-    /// longest idle session ends earlier.
+    /// Sets how long a session may be idle before its memory is freed. Default: 30 min; [`Duration::MAX`] means never. A
+    /// session with an open response or a running call is not idle. Beyond
+    /// [`Limits::sessions`](crate::Limits::sessions), the memory of the longest idle session is freed earlier.
+    ///
+    /// The next message of the client restores the session, until its [lifetime](Self::session_lifetime) is over. One for
+    /// which handlers keep [values](crate::Context::connection_state) ends: they cannot be restored.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.idle_timeout = timeout;
         self
@@ -250,6 +274,12 @@ pub(super) fn answer(
 ) -> Result<ResponseFuture, HttpRejection> {
     let legacy = &state.legacy;
     let head_bytes = charge.bytes().saturating_sub(body.len());
+    // The requests of a batch are refused one by one, further inside.
+    if let PostBody::One(Message::Request(raw)) = &post.messages
+        && state.refuses(&raw.method, raw.params.as_ref())
+    {
+        return Err(state.refusal().with_id(raw.id.clone()));
+    }
     if legacy.mode == SessionMode::Stateless {
         return stateless::answer(state, head, accepts, post, charge, head_bytes);
     }
@@ -263,8 +293,16 @@ pub(super) fn answer(
         return Err(session_not_found());
     }
     if let Some(id) = session_id(&head)? {
-        let session = legacy.sessions.find(id, &principal(&head))?;
-        return answer_session_post(state, &session, head, post);
+        return match find_session(state, id, &principal(&head))? {
+            FoundSession::Live(session) => answer_session_post(state, &session, head, post),
+            FoundSession::Retired(retired) => {
+                let state = state.clone();
+                Ok(ResponseFuture::Awaited(Box::pin(async move {
+                    let session = retired.revive(&state).await?;
+                    answer_session_post(&state, &session, head, post)?.await
+                })))
+            }
+        };
     }
     let Some(id) = post.initialize_id() else {
         return Err(bad_request("`Mcp-Session-Id` is missing"));
@@ -282,42 +320,6 @@ pub(super) fn answer(
     Ok(ResponseFuture::Awaited(Box::pin(opening)))
 }
 
-/// The HTTP+SSE session that the URL of a POST names.
-pub(super) struct HttpSseSession(Arc<Session>);
-
-/// Returns the HTTP+SSE session that the URL of a POST names. An unknown id is not an error: the application's own URL
-/// may contain the same query parameter.
-pub(super) fn message_endpoint(state: &ServiceState, head: &Parts) -> Option<HttpSseSession> {
-    let legacy = &state.legacy;
-    let id = session_in_query(legacy, head)?;
-    let session = legacy.sessions.find(id, &principal(head));
-    session.ok().map(HttpSseSession)
-}
-
-/// Answers a POST to the message endpoint of HTTP+SSE.
-///
-/// The URL decides the era, not headers or `_meta`. A client that probes for the modern era gets its answer within the
-/// session and then sends `initialize`; an HTTP error status would make it drop the connection.
-pub(super) fn answer_message_endpoint(
-    state: &Arc<ServiceState>,
-    HttpSseSession(session): &HttpSseSession,
-    head: Parts,
-    accepts: AcceptedTypes,
-    body: &Bytes,
-    charge: Charge,
-) -> Result<ResponseFuture, HttpRejection> {
-    if is_batch(body) {
-        return Err(unexpected_batch()); // only 2025-03-26 has batches, and it has no HTTP+SSE
-    }
-    let post = SessionPost {
-        accepts,
-        messages: PostBody::One(Message::decode(body)?),
-        head_bytes: charge.bytes().saturating_sub(body.len()),
-        charge,
-    };
-    queue_http_sse_post(state, session, head, post).map(ResponseFuture::Ready)
-}
-
 /// A POST to a session, or one that opens a session.
 struct SessionPost {
     accepts: AcceptedTypes,
@@ -327,57 +329,6 @@ struct SessionPost {
     head_bytes: usize,
 }
 
-/// Answers a GET or a DELETE.
-pub(super) fn answer_verb(
-    state: &Arc<ServiceState>,
-    head: &Parts,
-) -> Result<Response<HttpBody>, HttpRejection> {
-    let legacy = &state.legacy;
-    if legacy.mode == SessionMode::Stateless {
-        let why = "this server is stateless and has no sessions";
-        return Err(HttpRejection::new(StatusCode::METHOD_NOT_ALLOWED, why));
-    }
-    check_version(state, head)?;
-    // Checked before a stream opens: a browser, or a client that looks for metadata, would wait for its end.
-    if head.method == Method::GET && !AcceptedTypes::read(&head.headers).events {
-        let why = "the client does not accept `text/event-stream`";
-        return Err(HttpRejection::new(StatusCode::NOT_ACCEPTABLE, why));
-    }
-    let Some(id) = session_id(head)? else {
-        if head.method == Method::GET && serves_http_sse(state) {
-            return open_http_sse(state, head);
-        }
-        return Err(bad_request("`Mcp-Session-Id` is missing"));
-    };
-    let session = legacy.sessions.find(id, &principal(head))?;
-    if head.method == Method::DELETE {
-        drop(legacy.sessions.remove(id));
-        return Ok(body::empty(StatusCode::NO_CONTENT));
-    }
-    let (key, after) = match single_header(head, &LAST_EVENT_ID)? {
-        None => (UNSOLICITED, None),
-        Some(id) => {
-            let named = parse_event_id(id).map(|(key, position)| (key, Some(position)));
-            named.ok_or_else(|| bad_request(UNKNOWN_EVENT))?
-        }
-    };
-    let charge = state.charge_stream(head)?;
-    let reader = session.attach(key, after).map_err(|why| match why {
-        AttachError::AlreadyOpen => {
-            HttpRejection::new(StatusCode::CONFLICT, "the stream is already open")
-        }
-        AttachError::Unknown => bad_request(UNKNOWN_EVENT),
-        AttachError::Lost => bad_request("events after `Last-Event-ID` have expired"),
-        // The only status besides 200 that the specification defines for a GET. The TypeScript SDK does not count an
-        // error as the response and resumes the stream after it; an empty stream would make it do so again.
-        AttachError::Ended => {
-            let why = "the stream ended at `Last-Event-ID`";
-            HttpRejection::new(StatusCode::METHOD_NOT_ALLOWED, why)
-        }
-    })?;
-    Ok(stream_response(state, reader, Some(charge)))
-}
-
 /// Opens a session by answering `initialize`.
 async fn open(
     state: &Arc<ServiceState>,
@@ -385,12 +336,16 @@ async fn open(
     post: SessionPost,
 ) -> Result<Response<HttpBody>, HttpRejection> {
     let legacy = &state.legacy;
+    if let Some(cluster) = legacy.sessions.cluster(state) {
+        cluster.ready().await;
+    }
     // Dropping this future ends the session unless it was published, so a client that disconnects leaves none behind.
     let running = legacy.sessions.start(
         state,
         legacy,
         StreamLayout::StreamableHttp,
         principal(&head),
+        SessionOrigin::Handshake,
     )?;
     let session = running.session.clone();
     let (response, is_negotiated) = answer_initialize(state, &session, head, post).await?;
@@ -408,8 +363,9 @@ async fn answer_initialize(
     head: Parts,
     post: SessionPost,
 ) -> Result<(Response<HttpBody>, bool), HttpRejection> {
-    let accepts = post.accepts;
+    let (accepts, principal) = (post.accepts, principal(&head));
     let (decoded, _) = post.decode(state, head)?;
+    let request = decoded.requests().next().cloned();
     let Some(mut reader) = session.post(decoded, Some(ResponseForm::Json))? else {
         return Err(session_not_found());
     };
@@ -422,26 +378,15 @@ async fn answer_initialize(
     } else {
         single_event_response(&answer)
     };
-    let Some(dialect) = negotiated_dialect(&answer) else {
+    let Some(handshake) = Handshake::of(request.as_ref(), &answer) else {
         return Ok((response, false));
     };
-    session.set_dialect(dialect);
-    let id = HeaderValue::try_from(&session.id).expect("hexadecimal digits are visible ASCII");
+    session.set_dialect(handshake.caller.dialect);
+    // Has an effect once: a second handshake, of a client behind a gateway, keeps the id of the first.
+    session.set_id(new_session_id(state, &principal, &handshake)?);
+    let id = HeaderValue::try_from(&*session.id()).expect("base64 and digits are visible ASCII");
     response.headers_mut().insert(SESSION_ID, id);
     Ok((response, true))
-}
-
-/// Returns the version that an answer to `initialize` agrees on; `None` if it is an error.
-fn negotiated_dialect(answer: &Bytes) -> Option<&'static Dialect> {
-    let Ok(Message::Response(core::Response {
-        outcome: Ok(result),
-        ..
-    })) = Message::decode(answer)
-    else {
-        return None;
-    };
-    let result: InitializeResult = result.decode().ok()?;
-    Dialect::of(result.protocol_version.as_str())
 }
 
 /// Answers a POST to a session.
@@ -472,6 +417,46 @@ fn answer_session_post(
     if let Some(refusal) = missing_scopes_response(state, &principal, &decoded) {
         return Ok(ResponseFuture::Ready(refusal));
     }
+    for raw in decoded.requests() {
+        if let Some(change) = RecordChange::of(raw) {
+            session.change_record(change);
+        }
+    }
+    if let Some(cluster) = state.legacy.sessions.cluster(state)
+        && concerns_other_replicas(&decoded)
+    {
+        let (state, session) = (state.clone(), session.clone());
+        let (cluster, mut decoded) = (cluster.clone(), decoded);
+        return Ok(ResponseFuture::Awaited(Box::pin(async move {
+            cluster.before_post(&session, &mut decoded).await?;
+            queue_session_post(&state, &session, decoded, shape, accepts)?.await
+        })));
+    }
+    if decoded
+        .responses()
+        .any(|answer| session.is_foreign_answer(answer))
+    {
+        return Err(bad_request(FOREIGN_ANSWER));
+    }
+    queue_session_post(state, session, decoded, shape, accepts)
+}
+
+/// Returns whether a POST may have to be passed on to other replicas.
+fn concerns_other_replicas(decoded: &DecodedPost) -> bool {
+    let mut changes = decoded.requests().filter_map(RecordChange::of);
+    changes.next().is_some()
+        || decoded.responses().next().is_some()
+        || decoded.notifications().next().is_some()
+}
+
+/// Passes a POST to its session, and starts its response.
+fn queue_session_post(
+    state: &Arc<ServiceState>,
+    session: &Arc<Session>,
+    decoded: DecodedPost,
+    shape: JsonShape,
+    accepts: AcceptedTypes,
+) -> Result<ResponseFuture, HttpRejection> {
     if !decoded.wants_answer() {
         session.post(decoded, None)?;
         return Ok(ResponseFuture::Ready(body::empty(StatusCode::ACCEPTED)));
@@ -578,58 +563,10 @@ fn missing_scopes_response(
     Some(body::insufficient_scope(id, missing))
 }
 
-/// Passes a POST to the message endpoint of HTTP+SSE to its session; responses go onto the SSE stream.
-fn queue_http_sse_post(
-    state: &ServiceState,
-    session: &Arc<Session>,
-    head: Parts,
-    post: SessionPost,
-) -> Result<Response<HttpBody>, HttpRejection> {
-    let principal = principal(&head);
-    let (decoded, _) = post.decode(state, head)?;
-    if let Some(refusal) = missing_scopes_response(state, &principal, &decoded) {
-        return Ok(refusal);
-    }
-    session.post(decoded, None)?;
-    Ok(body::empty(StatusCode::ACCEPTED))
-}
-
-/// Opens an HTTP+SSE session: an SSE stream whose first event names the message endpoint.
-fn open_http_sse(state: &ServiceState, head: &Parts) -> Result<Response<HttpBody>, HttpRejection> {
-    let legacy = &state.legacy;
-    let charge = state.charge_stream(head)?;
-    let running = legacy
-        .sessions
-        .start(state, legacy, StreamLayout::HttpSse, principal(head))?;
-    let session = running.session.clone();
-    let reader = session
-        .attach(UNSOLICITED, None)
-        .map_err(|_| session_not_found())?;
-    legacy.sessions.publish(running)?;
-    let endpoint = format!("{}?{SESSION_PARAMETER}={}", head.uri.path(), session.id);
-    let sessions = legacy.sessions.clone();
-    Ok(http_sse_response(state, reader, endpoint, sessions, charge))
-}
-
-fn serves_http_sse(state: &ServiceState) -> bool {
-    state.legacy.transports == LegacyTransports::WithHttpSse
-        && serves(state, HttpTransportKind::HttpSse)
-}
-
 /// Returns whether a served legacy version uses this transport.
 fn serves(state: &ServiceState, transport: HttpTransportKind) -> bool {
     let mut served = state.served.iter();
     served.any(|dialect| !dialect.is_modern() && dialect.http.transport == transport)
-}
-
-fn session_in_query<'a>(legacy: &Legacy, head: &'a Parts) -> Option<&'a str> {
-    if legacy.mode == SessionMode::Stateless
-        || legacy.transports == LegacyTransports::StreamableHttp
-    {
-        return None;
-    }
-    let mut pairs = head.uri.query()?.split('&');
-    pairs.find_map(|pair| pair.strip_prefix(SESSION_PARAMETER)?.strip_prefix('='))
 }
 
 fn session_id(head: &Parts) -> Result<Option<&str>, HttpRejection> {
@@ -689,19 +626,19 @@ impl std::fmt::Debug for Legacy {
             .field("mode", &self.mode)
             .field("sessions", &self.sessions.len())
             .field("timeouts", &self.timeouts)
+            .field("replicas", &self.replicas)
             .finish_non_exhaustive()
     }
 }
 
 const INITIALIZE: &str = "initialize";
-/// The query parameter of the HTTP+SSE message endpoint that contains the session id.
-const SESSION_PARAMETER: &str = "session";
 const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 const DEFAULT_ORPHAN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 const DEFAULT_RETRY: Duration = Duration::from_secs(1);
 /// The longest delay, in milliseconds, that `setTimeout` supports; browsers treat a longer one as zero.
 const MAX_RETRY: u64 = i32::MAX as u64;
-const UNKNOWN_EVENT: &str = "`Last-Event-ID` is not an event of this session";
+const FOREIGN_ANSWER: &str =
+    "the answered request was sent by another replica, or before the session was freed";
 /// How long a POST waits for an outcome before its response becomes a stream. Short, because a legacy client may hold
 /// back a cancel until it has seen the response head.
 const STREAM_AFTER: Duration = Duration::from_millis(10);

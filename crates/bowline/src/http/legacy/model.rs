@@ -3,6 +3,8 @@
 //! A [`SessionSimulation`] has a table of sessions with their clients and engines. A seeded generator opens, posts,
 //! answers, cancels, reads, drops, resumes and advances the time. Each [`Invariant`] has its own test and seeds.
 
+mod retirement;
+
 mod simulation;
 
 use simulation::SessionSimulation;

@@ -75,7 +75,7 @@ pub(super) fn stream_response(
 ) -> Response<HttpBody> {
     let http = reader.session().dialect().http;
     let prime = http.primes_streams.then(|| SseEvent {
-        id: Some(event_id(reader.key(), reader.read_so_far())),
+        id: Some(reader.event_id(reader.read_so_far())),
         retry: state.legacy.retry_millis(),
         ..SseEvent::default()
     });
@@ -107,7 +107,7 @@ pub(super) fn http_sse_response(
         has_ids: false,
         keep_alive: KeepAlive::new(state.keep_alive),
         session_guard: Some(EndSessionOnDrop {
-            id: reader.session().id.clone(),
+            id: reader.session().id(),
             sessions,
         }),
         reader: Some(reader),
@@ -128,16 +128,6 @@ pub(super) fn single_event_response(frame: &[u8]) -> Response<HttpBody> {
     let mut out = Vec::new();
     sse::encode_frame(frame, &mut out);
     body::stream(SingleEvent(Some(out.into())))
-}
-
-/// Parses an event id into the key of a stream and a position.
-pub(super) fn parse_event_id(id: &str) -> Option<(u64, u64)> {
-    let (key, position) = id.split_once('-')?;
-    Some((key.parse().ok()?, position.parse().ok()?))
-}
-
-fn event_id(key: u64, position: u64) -> String {
-    format!("{key}-{position}")
 }
 
 /// Joins answers to a JSON array.
@@ -167,7 +157,7 @@ struct StreamResponseBody {
 
 /// A guard that ends a session when dropped.
 struct EndSessionOnDrop {
-    id: String,
+    id: Arc<str>,
     sessions: Arc<Sessions>,
 }
 
@@ -190,7 +180,7 @@ impl EventSource for StreamResponseBody {
                 Poll::Ready(Some((position, frame))) => {
                     let event = SseEvent {
                         name: self.name.map(str::to_owned),
-                        id: self.has_ids.then(|| event_id(reader.key(), position)),
+                        id: self.has_ids.then(|| reader.event_id(position)),
                         ..SseEvent::new(frame)
                     };
                     sse::encode(&event, &mut out);

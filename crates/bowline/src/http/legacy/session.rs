@@ -6,7 +6,7 @@
 //! ```
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{self, Poll};
 use std::time::Duration;
 
@@ -14,30 +14,41 @@ use ::http::StatusCode;
 use bowline_core::era::Dialect;
 use bowline_core::http::admission::HttpRejection;
 use bowline_core::mux::{InFlightId, OutgoingMessage};
-use bowline_core::{Message, shortened};
-use bowline_types::{ErrorCode, RequestId, RpcError};
+use bowline_core::{Message, Notification, Response, shortened};
+use bowline_types::{
+    ErrorCode, Json, NotificationMethod as _, RequestId, ResourceUpdatedNotification,
+    ResourceUpdatedNotificationParams, RpcError,
+};
 use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::event_pool::EventPool;
+use super::live_id::{EventId, LiveId, OwnerId};
+use super::session_record::{RecordChange, SessionRecord};
 use super::session_state::{
     DecodedPost, DeferredRelease, EvictionRank, PostHead, PostRejection, SessionState,
-    SessionTimeouts, TimeoutOutcome,
+    SessionTimeouts, TimeoutOutcome, cancelled_request,
 };
 use super::streams::{
-    AttachError, KeepEvents, NextEvent, ResponseForm, SessionStreams, StreamLayout,
+    AttachError, KeepEvents, NextEvent, ResponseForm, SessionStreams, StreamLayout, UNSOLICITED,
 };
 use crate::exchange::Principal;
 use crate::http::server::overloaded;
 use crate::limits::{Account, Charge, Limit};
 use crate::sync::Mutex;
+use crate::telemetry::TransportKind;
 use crate::wire::{EngineWire, Received, WireEvent};
 
 /// A legacy session, shared by its POSTs, its open responses and its driver.
 pub(super) struct Session {
-    pub(super) id: String,
+    /// Set once, before the session is published.
+    id: OnceLock<Arc<str>>,
     pub(super) principal: Principal,
+    /// The name of this live state in ids; `None` if no other can exist.
+    live: Option<LiveId>,
+    /// What the client has set since the handshake.
+    record: Mutex<SessionRecord>,
     /// The account that memory held for the client is charged to.
     pub(super) account: Arc<Account>,
     /// The version that the last handshake negotiated.
@@ -51,27 +62,115 @@ pub(super) struct Session {
 }
 
 impl Session {
+    /// Creates a session without an id; with an `owner`, its ids of requests and events name this live state.
     pub(super) fn new(
-        id: String,
         principal: Principal,
         layout: StreamLayout,
         streams: SessionStreams,
         account: Arc<Account>,
         pool: &Arc<EventPool>,
+        owner: Option<OwnerId>,
     ) -> Arc<Self> {
         let state = SessionState::new(layout, streams, account.clone(), Instant::now());
+        let number = pool.next_number();
         let session = Arc::new(Self {
-            id,
+            id: OnceLock::new(),
             principal,
+            live: owner.map(|owner| LiveId { owner, number }),
+            record: Mutex::default(),
             account,
             dialect: Mutex::new(Dialect::ASSUMED_ON_HTTP),
             state: Mutex::new(state),
             deadline_changed: Notify::new(),
             pool: pool.clone(),
-            number: pool.next_number(),
+            number,
         });
         pool.add(session.number, &session);
         session
+    }
+
+    /// Sets the id, unless it has one.
+    pub(super) fn set_id(&self, id: Arc<str>) {
+        let _ = self.id.set(id);
+    }
+
+    /// Returns the id; empty before it is set.
+    pub(super) fn id(&self) -> Arc<str> {
+        self.id.get().cloned().unwrap_or_default()
+    }
+
+    pub(super) fn live(&self) -> Option<LiveId> {
+        self.live
+    }
+
+    /// Returns whether a response answers a request that another live state of this session has sent.
+    pub(super) fn is_foreign_answer(&self, response: &Response) -> bool {
+        let sender = response.id.as_ref().and_then(LiveId::of_request);
+        sender.is_some() && sender != self.live
+    }
+
+    /// Returns the id of an event of this live state.
+    pub(super) fn event_id(&self, key: u64, position: u64) -> EventId {
+        let live = self.live;
+        EventId {
+            live,
+            key,
+            position,
+        }
+    }
+
+    /// Returns what the client has set since the handshake.
+    pub(super) fn record(&self) -> SessionRecord {
+        self.record.lock().clone()
+    }
+
+    /// Applies a change to the record, and returns whether it differs.
+    pub(super) fn change_record(&self, change: RecordChange) -> bool {
+        self.record.lock().apply(change)
+    }
+
+    /// Sets what the client has set in an earlier live state, before the first message.
+    pub(super) fn restore(&self, record: SessionRecord) {
+        let requests = SessionRecord::default().requests_to(&record);
+        *self.record.lock() = record;
+        self.with(|state| state.queue_messages(requests));
+    }
+
+    /// Sets what another live state has set meanwhile.
+    pub(super) fn apply_record(&self, record: SessionRecord) {
+        let mut own = self.record.lock();
+        let requests = own.requests_to(&record);
+        *own = record;
+        drop(own);
+        self.queue(requests);
+    }
+
+    /// Queues messages of the client that other replicas have received.
+    pub(super) fn queue(&self, messages: Vec<Message>) {
+        self.with(|state| state.queue_messages(messages));
+    }
+
+    /// Queues a notification of the client that another replica has received. It may concern another live state.
+    pub(super) fn hear(&self, notification: Notification) {
+        let now = Instant::now();
+        self.with(|state| state.hear(now, notification));
+        self.deadline_changed.notify_one(); // to set a timer if it is an early cancel
+    }
+
+    /// Returns whether a notification of the client concerns this live state and no other.
+    pub(super) fn is_concerned_alone(&self, notification: &Notification) -> bool {
+        let cancelled = cancelled_request(notification);
+        cancelled.is_some_and(|id| self.state.lock().streams.is_in_flight(&id))
+    }
+
+    /// Ends the GET stream: the client has attached another elsewhere.
+    pub(super) fn end_get_stream(&self) {
+        self.with(SessionState::end_get_stream);
+    }
+
+    /// Starts to watch the lists when a GET attaches; `opened_at` is when the client completed its handshake.
+    pub(super) fn watch_on_attach(&self, opened_at: Instant) {
+        self.with(|state| state.watch_on_attach(opened_at));
     }
 
     /// Returns the negotiated version; before the handshake, the one assumed for a request without the header
@@ -128,6 +227,12 @@ impl Session {
         self.with(|state| state.route(now, within, message));
     }
 
+    /// Puts the cancel of a request that belongs to no request of the client onto the stream of that request.
+    pub(super) fn send_cancel(&self, request: &RequestId, cancel: &Message) {
+        let now = Instant::now();
+        self.with(|state| state.route_cancel(now, request, cancel));
+    }
+
     /// Takes the head of the POST that a request came with, for its handler.
     pub(super) fn take_head(&self, request: &RequestId) -> Option<Arc<PostHead>> {
         self.state.lock().take_head(request)
@@ -142,6 +247,19 @@ impl Session {
         let now = Instant::now();
         let reader_id = self.with(|state| state.attach(now, key, after))?;
         Ok(self.reader(key, reader_id))
+    }
+
+    /// Attaches a GET that continues a stream of another live state, so that the client has missed notifications: sends
+    /// all that it may have missed.
+    pub(super) fn attach_after_gap(self: &Arc<Self>) -> Result<StreamReader, AttachError> {
+        let (now, record) = (Instant::now(), self.record());
+        let updates = record.subscriptions().map(|uri| {
+            let params = Json::encode(&ResourceUpdatedNotificationParams::new(uri.clone()));
+            Notification::new(ResourceUpdatedNotification::NAME, params.ok()).into()
+        });
+        let updates: Vec<Message> = updates.collect();
+        let reader_id = self.with(|state| state.attach_after_gap(now, &updates))?;
+        Ok(self.reader(UNSOLICITED, reader_id))
     }
 
     fn reader(self: &Arc<Self>, key: u64, reader_id: u64) -> StreamReader {
@@ -249,8 +367,14 @@ impl StreamReader {
         &self.session
     }
 
+    #[cfg(test)]
     pub(super) fn key(&self) -> u64 {
         self.key
+    }
+
+    /// Returns the id of the event at a position of its stream.
+    pub(super) fn event_id(&self, position: u64) -> String {
+        self.session.event_id(self.key, position).to_string()
     }
 
     pub(super) fn poll_next(&mut self, cx: &mut task::Context<'_>) -> Poll<Option<(u64, Bytes)>> {
@@ -322,6 +446,9 @@ impl EngineWire for SessionWire {
             return Poll::Pending;
         }
         let mut state = self.session.state.lock();
+        if let Some(is_after_gap) = state.take_attached() {
+            return Poll::Ready(WireEvent::ListenerAttached { is_after_gap });
+        }
         let Some((message, charge)) = state.next_message() else {
             let replaced = state.wait_for_message(cx.waker());
             drop(state);
@@ -339,7 +466,10 @@ impl EngineWire for SessionWire {
 
     fn send(&mut self, outgoing: &OutgoingMessage) {
         let within = outgoing.within.as_ref().map(InFlightId::request_id);
-        self.session.send(within, &outgoing.message);
+        match (within, &outgoing.cancels) {
+            (None, Some(request)) => self.session.send_cancel(request, &outgoing.message),
+            (within, _) => self.session.send(within, &outgoing.message),
+        }
     }
 
     fn cancelled(&mut self, request: &RequestId) {
@@ -354,6 +484,10 @@ impl EngineWire for SessionWire {
 
     fn poll_close(&mut self, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
+    }
+
+    fn transport(&self) -> TransportKind {
+        TransportKind::Http
     }
 }
 

@@ -9,7 +9,8 @@ use std::task::Waker;
 use std::time::Duration;
 
 use ::http::request::Parts;
-use bowline_core::{Message, Notification, RawRequest};
+use bowline_core::input::may_need_input;
+use bowline_core::{Message, Notification, RawRequest, Response};
 use bowline_types::{
     CancelledNotification, CancelledNotificationParams, Json, NotificationMethod, RequestId,
 };
@@ -18,6 +19,7 @@ use tokio::time::Instant;
 
 use super::early_cancels::EarlyCancels;
 use super::inline_list::InlineList;
+use super::session::Session;
 use super::streams::{
     AttachError, KeepEvents, ResponseForm, SessionStreams, StreamLayout, UNSOLICITED,
 };
@@ -40,11 +42,28 @@ pub(super) struct SessionState {
     orphaned_since: Instant,
     /// Whether the client did more than open the session.
     is_used: bool,
+    list_watch: ListWatchState,
     has_ended: bool,
     account: Arc<Account>,
     events: Charge,
     output: Charge,
     deferred: InlineList<DeferredRelease>,
+}
+
+/// When the engine is told to watch the lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ListWatchState {
+    /// Never: it does when the client is initialized.
+    OnInitialized,
+    /// When a GET attaches. The client was initialized at this time.
+    NotAttached {
+        opened_at: Instant,
+    },
+    /// A GET was attached, possibly after a gap, and the engine does not know yet.
+    Attached {
+        is_after_gap: bool,
+    },
+    Watching,
 }
 
 /// A decoded POST to a session.
@@ -118,6 +137,9 @@ pub(super) enum Activity {
     Busy,
 }
 
+/// How long after the handshake a client that attaches its first GET is taken to have missed nothing.
+const ATTACH_SOON: Duration = Duration::from_secs(10);
+
 /// How long after a GET attached to a stream another GET without `Last-Event-ID` may take it over.
 const TAKE_OVER_AFTER: Duration = Duration::from_secs(5);
 
@@ -170,6 +192,7 @@ impl SessionState {
             last_active: now,
             orphaned_since: now,
             is_used: false,
+            list_watch: ListWatchState::OnInitialized,
             has_ended: false,
             events: account.empty_charge(ChargeKind::Event),
             output: account.empty_charge(ChargeKind::Output),
@@ -221,6 +244,10 @@ impl SessionState {
             match &message {
                 Message::Request(raw) => {
                     self.streams.expect_answer(&raw.id, key, post.head.as_ref());
+                    // A client expects no requests on the streams of others, such as `tools/list`.
+                    if let Some(key) = key.filter(|_| may_need_input(&raw.method)) {
+                        self.streams.allow_carrying(key);
+                    }
                     if let Some(charge) = self.early.record_request(&raw.id) {
                         self.deferred.push(DeferredRelease::Charge(charge));
                         cancelled.push(raw.id.clone());
@@ -235,7 +262,11 @@ impl SessionState {
                         return;
                     }
                 }
-                Message::Response(_) => {}
+                Message::Response(response) => {
+                    if let Some(id) = &response.id {
+                        self.streams.answered(id);
+                    }
+                }
             }
             let charge = None;
             self.inbox.push_back(InboxMessage { message, charge });
@@ -286,6 +317,13 @@ impl SessionState {
         }
     }
 
+    /// Puts the cancel of a request of the server onto the stream of that request.
+    pub(super) fn route_cancel(&mut self, now: Instant, request: &RequestId, cancel: &Message) {
+        self.last_active = now;
+        let routed = self.streams.route_cancel(request, cancel);
+        self.defer_wake(routed.wake);
+    }
+
     /// Ends a request that the client cancelled.
     pub(super) fn cancelled(&mut self, now: Instant, request: &RequestId) {
         self.last_active = now;
@@ -296,6 +334,34 @@ impl SessionState {
         let routed = self.streams.end_cancelled(request);
         self.defer_wake(routed.wake);
         self.defer_head_drop(routed.head);
+    }
+
+    /// Queues messages for the driver that the client did not send here.
+    pub(super) fn queue_messages(&mut self, messages: Vec<Message>) {
+        messages
+            .into_iter()
+            .for_each(|message| self.queue_message(message));
+    }
+
+    /// Queues a notification of the client that another replica has received. A cancel is kept if its request may still
+    /// arrive here.
+    pub(super) fn hear(&mut self, now: Instant, notification: Notification) {
+        if self.inbox.len() >= self.account.limits().peer_requests {
+            tracing::warn!("too many messages of other replicas; dropped one");
+            return;
+        }
+        match cancelled_request(&notification) {
+            Some(id) if !self.streams.is_in_flight(&id) => {
+                self.early.keep(now, &id, &self.account);
+            }
+            _ => self.queue_message(notification.into()),
+        }
+    }
+
+    /// Ends the response that reads the GET stream.
+    pub(super) fn end_get_stream(&mut self) {
+        let reader = self.streams.detach_reader(UNSOLICITED);
+        self.defer_wake(reader);
     }
 
     /// Queues a message for the driver that the client did not send.
@@ -339,7 +405,54 @@ impl SessionState {
         self.is_used = true;
         self.readers += 1;
         self.defer_wake(replaced);
+        if key == UNSOLICITED {
+            self.listener_attached(now);
+        }
         Ok(reader)
+    }
+
+    /// Attaches a GET that continues a stream of another live state, after `updates`. It takes over.
+    pub(super) fn attach_after_gap(
+        &mut self,
+        now: Instant,
+        updates: &[Message],
+    ) -> Result<u64, AttachError> {
+        // What is stored for it was sent before: the client is told of all changes anyway.
+        let end = self.streams.written(UNSOLICITED);
+        let (reader, replaced) = self.streams.attach(UNSOLICITED, Some(end), true)?;
+        self.attached_at = now;
+        self.is_used = true;
+        self.readers += 1;
+        self.defer_wake(replaced);
+        self.list_watch = ListWatchState::Attached { is_after_gap: true };
+        self.wake_driver();
+        updates
+            .iter()
+            .for_each(|update| self.route(now, None, update));
+        Ok(reader)
+    }
+
+    /// Starts to watch the lists when a GET attaches; `opened_at` is when the client was initialized.
+    pub(super) fn watch_on_attach(&mut self, opened_at: Instant) {
+        self.list_watch = ListWatchState::NotAttached { opened_at };
+    }
+
+    fn listener_attached(&mut self, now: Instant) {
+        if let ListWatchState::NotAttached { opened_at } = self.list_watch {
+            // Most clients attach right after the handshake; the others may have missed a change.
+            let is_after_gap = now.saturating_duration_since(opened_at) > ATTACH_SOON;
+            self.list_watch = ListWatchState::Attached { is_after_gap };
+            self.wake_driver();
+        }
+    }
+
+    /// Takes the event that a GET was attached, for the engine.
+    pub(super) fn take_attached(&mut self) -> Option<bool> {
+        let ListWatchState::Attached { is_after_gap } = self.list_watch else {
+            return None;
+        };
+        self.list_watch = ListWatchState::Watching;
+        Some(is_after_gap)
     }
 
     pub(super) fn detach(&mut self, now: Instant, key: u64, reader: u64) {
@@ -505,13 +618,42 @@ impl DecodedPost {
         })
     }
 
+    pub(super) fn notifications(&self) -> impl Iterator<Item = &Notification> {
+        self.messages.iter().filter_map(|message| match message {
+            Message::Notification(notification) => Some(notification),
+            Message::Request(_) | Message::Response(_) => None,
+        })
+    }
+
+    /// Takes out the responses to requests of other live states.
+    pub(super) fn take_foreign_answers(&mut self, session: &Session) -> Vec<Response> {
+        let mut foreign = Vec::new();
+        let messages = std::mem::take(&mut self.messages).into_iter();
+        let own = messages.filter_map(|message| match message {
+            Message::Response(response) if session.is_foreign_answer(&response) => {
+                foreign.push(response);
+                None
+            }
+            message => Some(message),
+        });
+        self.messages = own.collect();
+        foreign
+    }
+
+    pub(super) fn responses(&self) -> impl Iterator<Item = &Response> {
+        self.messages.iter().filter_map(|message| match message {
+            Message::Response(response) => Some(response),
+            Message::Request(_) | Message::Notification(_) => None,
+        })
+    }
+
     fn request_ids(&self) -> impl Iterator<Item = &RequestId> {
         self.requests().map(|raw| &raw.id)
     }
 }
 
 /// Returns the id of the request that a notification cancels.
-fn cancelled_request(notification: &Notification) -> Option<RequestId> {
+pub(super) fn cancelled_request(notification: &Notification) -> Option<RequestId> {
     if notification.method != CancelledNotification::NAME {
         return None;
     }

@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use super::response::json_array;
 use super::streams::MAX_SHORT_ANSWER_BYTES;
 use super::{INITIALIZE, decode_batch, error_responses};
-use crate::exchange::{Channel, ConnectionState, Context, NotificationSink, run_handler};
+use crate::exchange::{Channel, ConnectionState, Context, NotificationSink, run_internal};
 use crate::http::server::body::with_charge;
 use crate::http::server::{
     HttpBody, ResponseFuture, RunningRequest, ServiceState, body, overloaded,
@@ -110,7 +110,7 @@ async fn answer_set_level(
     let discover = Request::new(DiscoverRequest::NAME, Json::empty_object(), caller);
     let cx = Context::new(id.clone(), &discover, Arc::new(NoSink))
         .with_principal(super::principal(&head));
-    let discovered = run_handler(state.responder.clone(), discover, cx).await;
+    let discovered = run_internal(state.responder.clone(), discover, cx).await;
     if let Ok(result) = &discovered {
         let features = LegacyFeatures::of_handshake(result);
         session = era::Session::without_handshake(dialect, features);
@@ -207,10 +207,14 @@ impl StatelessBatch {
         let id = raw.id.clone();
         let params = raw.params.as_ref();
         let size = params.map_or(0, |params| params.as_bytes().len());
-        let answering = self
-            .account
-            .charge_request(PER_REQUEST + size)
-            .map_err(overloaded)
+        let answering = match self.state.refuses(&raw.method, params) {
+            true => Err(self.state.refusal()),
+            false => self
+                .account
+                .charge_request(PER_REQUEST + size)
+                .map_err(overloaded),
+        };
+        let answering = answering
             .and_then(|charge| {
                 let head = self.head.clone();
                 answer_request(&self.state, head, ONLY_JSON, self.dialect, raw, charge)

@@ -3,6 +3,7 @@
 //! ```text
 //! response to a request ────────▶ the stream of its POST, which ends when all are answered
 //! other message within one ─────▶ the same stream
+//! other request ────────────────▶ the stream that a client may GET, or while it reads none, that of a POST
 //! everything else ──────────────▶ the stream that a client may GET
 //! ```
 //!
@@ -28,6 +29,9 @@ pub(super) struct SessionStreams {
     streams: AscendingMap<SessionStream>,
     /// The unanswered requests of the client.
     unanswered: BTreeMap<RequestId, UnansweredRequest>,
+    /// The unanswered requests of the server that belong to no request of the client, but are on the stream of a POST,
+    /// and that stream. Their cancels must not overtake them.
+    carried: BTreeMap<RequestId, u64>,
     /// The ended streams without a reader, which may still be resumed, oldest first.
     ended_streams: VecDeque<u64>,
     last_key: u64,
@@ -73,6 +77,8 @@ struct SessionStream {
     form: ResponseForm,
     /// The number of unanswered requests on it.
     unanswered_requests: usize,
+    /// Whether it is of a POST that may carry requests which belong to no request of the client.
+    may_carry: bool,
     /// The answers, unless the form is events: JSON is read once and not stored for resumption.
     answers: Vec<Bytes>,
     /// The position of the last event written.
@@ -126,6 +132,7 @@ impl SessionStreams {
             store,
             streams: AscendingMap::with_entry(UNSOLICITED, unsolicited),
             unanswered: BTreeMap::new(),
+            carried: BTreeMap::new(),
             ended_streams: VecDeque::new(),
             last_key: UNSOLICITED,
             last_reader: 0,
@@ -193,6 +200,13 @@ impl SessionStreams {
         }
     }
 
+    /// Allows a stream to carry requests that belong to no request of the client.
+    pub(super) fn allow_carrying(&mut self, key: u64) {
+        if let Some(stream) = self.streams.get_mut(key) {
+            stream.may_carry = true;
+        }
+    }
+
     /// Takes the head of the POST that a request came with, for its handler.
     pub(super) fn take_head(&mut self, request: &RequestId) -> Option<Arc<PostHead>> {
         self.unanswered.get_mut(request)?.head.take()
@@ -212,23 +226,74 @@ impl SessionStreams {
             head,
             ..Routed::default()
         };
-        let is_answer = matches!(message, Message::Response(_));
-        let key = match self.layout {
-            StreamLayout::HttpSse => UNSOLICITED,
-            StreamLayout::StreamableHttp if is_answer => match answered {
+        let key = match (self.layout, message) {
+            (StreamLayout::HttpSse, _) => UNSOLICITED,
+            (StreamLayout::StreamableHttp, Message::Response(_)) => match answered {
                 Some(key) => key,
                 None => return routed, // cancelled, or without a stream
             },
-            StreamLayout::StreamableHttp => within
-                .and_then(|id| self.unanswered.get(id)?.key)
-                .unwrap_or(UNSOLICITED),
+            (StreamLayout::StreamableHttp, Message::Request(_) | Message::Notification(_)) => {
+                let own = within.and_then(|id| self.unanswered.get(id)?.key);
+                own.or_else(|| self.carry(message)).unwrap_or(UNSOLICITED)
+            }
         };
+        self.put(key, message, &mut routed);
+        routed
+    }
+
+    /// Puts the cancel of a request of the server that belongs to no request of the client onto the stream of that
+    /// request, or onto another one if that has ended.
+    pub(super) fn route_cancel(&mut self, request: &RequestId, cancel: &Message) -> Routed {
+        let carried = self.carried.remove(request);
+        let is_open = |key: &u64| self.streams.get(*key).is_some_and(|own| !own.is_ended);
+        let key = match carried {
+            Some(key) => Some(key).filter(is_open).or_else(|| self.carrier()),
+            None => None,
+        };
+        let mut routed = Routed::default();
+        self.put(key.unwrap_or(UNSOLICITED), cancel, &mut routed);
+        routed
+    }
+
+    /// Forgets a request of the server that the client has answered.
+    pub(super) fn answered(&mut self, request: &RequestId) {
+        self.carried.remove(request);
+    }
+
+    fn carry(&mut self, message: &Message) -> Option<u64> {
+        let Message::Request(request) = message else {
+            return None;
+        };
+        let key = self.carrier()?;
+        self.carried.insert(request.id.clone(), key);
+        Some(key)
+    }
+
+    /// Selects the stream of a POST for a request that belongs to no request of the client, if the client does not read
+    /// the stream for such messages, and may never open it.
+    ///
+    /// The specification allows requests on each stream, and says of those of a POST that they should relate to it
+    /// (2025-11-25, basic/transports). So this is the second choice, and the request does not end with the POST.
+    fn carrier(&self) -> Option<u64> {
+        if self.streams.get(UNSOLICITED)?.reader.is_some() {
+            return None;
+        }
+        let can_carry = |own: &SessionStream| {
+            own.may_carry && own.reader.is_some() && !own.is_ended && own.form != ResponseForm::Json
+        };
+        let mut newest_first = self.streams.iter().rev();
+        let (key, _) = newest_first.find(|(_, own)| can_carry(own))?;
+        Some(key)
+    }
+
+    fn put(&mut self, key: u64, message: &Message, routed: &mut Routed) {
+        let is_answer = matches!(message, Message::Response(_));
         let Some(stream) = self.streams.get_mut(key) else {
-            return routed;
+            return;
         };
         if stream.form == ResponseForm::Json && !is_answer {
             routed.answer = unreachable_client_error(message);
-            return routed;
+            return;
         }
         if is_answer && key != UNSOLICITED {
             stream.unanswered_requests = stream.unanswered_requests.saturating_sub(1);
@@ -241,7 +306,6 @@ impl SessionStreams {
         self.store_frame(key, frame);
         routed.wake = self.streams.get_mut(key).and_then(|own| own.waker.take());
         self.retire_if_ended(key);
-        routed
     }
 
     /// Encodes the message, or a short error instead if the answers to one POST exceed `Limits::output_bytes`.
@@ -334,6 +398,13 @@ impl SessionStreams {
         }
     }
 
+    /// Detaches the response that reads a stream, and returns its waker.
+    pub(super) fn detach_reader(&mut self, key: u64) -> Option<Waker> {
+        let stream = self.streams.get_mut(key)?;
+        stream.reader = None;
+        stream.waker.take()
+    }
+
     /// Returns the next event for a reader; `waker` is woken when there may be one.
     pub(super) fn next(&mut self, key: u64, reader: u64, waker: &Waker) -> NextEvent {
         let stream = self.streams.get_mut(key);
@@ -412,6 +483,11 @@ impl SessionStreams {
     /// Returns the position of the last event read, after which a new reader continues.
     pub(super) fn read_so_far(&self, key: u64) -> u64 {
         self.streams.get(key).map_or(0, |stream| stream.read)
+    }
+
+    /// Returns the position of the last event of a stream.
+    pub(super) fn written(&self, key: u64) -> u64 {
+        self.streams.get(key).map_or(0, |stream| stream.written)
     }
 
     /// Returns the ids of the unanswered requests.
@@ -502,6 +578,7 @@ impl SessionStreams {
 
     fn remove(&mut self, key: u64) -> Option<SessionStream> {
         let stream = self.streams.remove(key)?;
+        self.carried.retain(|_, carrier| *carrier != key);
         self.answer_bytes -= stream.answer_bytes();
         self.store.remove_stream(key);
         Some(stream)
@@ -520,6 +597,7 @@ impl SessionStream {
         Self {
             form,
             unanswered_requests: 0,
+            may_carry: false,
             answers: Vec::new(),
             written: 0,
             read: 0,

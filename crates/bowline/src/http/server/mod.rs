@@ -19,6 +19,7 @@ pub use body::HttpBody;
 mod cors;
 
 mod health;
+pub use health::HealthService;
 
 mod running_request;
 pub(crate) use running_request::{PendingResponse, RunningRequest};
@@ -47,6 +48,7 @@ use std::time::Duration;
 
 use ::http::request::Parts;
 use ::http::{Method, Request, Response, StatusCode, Version};
+use bowline_core::drain::continues_work;
 use bowline_core::era::{CallerCache, Dialects};
 use bowline_core::http::admission::{AdmittedHead, AdmittedPost, HttpRejection, admit, admit_head};
 pub use bowline_core::http::admission::{AnyMethod, MethodCatalog, is_preflight};
@@ -61,10 +63,13 @@ use http_body::Body;
 use tokio::time::Instant;
 
 use super::legacy::{self, Legacy};
-use crate::callback::catch_panic;
-use crate::exchange::{BoxFuture, Caller, Notification, NotifiedContext, Principal, Responder};
+use crate::cluster::Cluster;
+use crate::exchange::{
+    BoxFuture, Caller, Notification, NotifiedContext, Params, Principal, Responder,
+};
 use crate::limits::{Account, Charge, ChargeKind, LimitReached, Limits, Usage};
-use crate::shutdown::Shutdown;
+use crate::shutdown::{DrainReport, Shutdown};
+use crate::telemetry::{Configured, TransportKind, deliver_notification};
 
 /// A `tower` service that answers MCP requests over HTTP, for axum or any other HTTP server. Clones share their state.
 ///
@@ -117,6 +122,12 @@ pub(crate) struct ServiceState {
     pub(crate) stream_after: Duration,
     pub(crate) keep_alive: Duration,
     pub(crate) legacy: Legacy,
+    /// The replicas that this service is one of.
+    #[cfg_attr(
+        not(feature = "legacy"),
+        allow(dead_code, reason = "used for legacy clients only")
+    )]
+    pub(crate) cluster: Option<Cluster>,
 }
 
 impl HttpService {
@@ -163,10 +174,13 @@ impl HttpService {
             stream_after: STREAM_AFTER,
             keep_alive: KEEP_ALIVE,
             legacy: Legacy::default(),
+            cluster: None,
         };
-        Self {
+        let service = Self {
             state: Arc::new(state),
-        }
+        };
+        service.observe_usage();
+        service
     }
 
     /// Sets the protocol versions that are served.
@@ -251,16 +265,83 @@ impl HttpService {
         self.modify(|state| state.keep_alive = interval)
     }
 
-    /// Returns whether new requests are accepted, which ends with [`shut_down`](Self::shut_down). For readiness probes.
-    #[must_use]
-    pub fn is_ready(&self) -> bool {
-        !self.state.shutdown.is_requested()
+    /// Makes this service one of several replicas, so that each serves the clients of the others.
+    /// [`Server::http`](crate::Server::http) sets the [cluster of its server](crate::Server::cluster).
+    ///
+    /// Only legacy clients need it here: cancels, the answers to requests of the server, subscriptions and interrupted
+    /// streams reach the replica that they concern.
+    pub fn cluster(self, cluster: impl Into<Cluster>) -> Self {
+        let cluster = cluster.into();
+        self.modify(|state| state.cluster = Some(cluster))
     }
 
-    /// Shuts the service down gracefully: refuses new requests, ends subscriptions, and drops running handlers after
+    /// Sets for how long a [drain](Self::drain) still takes new requests; see
+    /// [`Server::drain_delay`](crate::Server::drain_delay). Defaults to 5 s. A service of a server changes the server's.
+    pub fn drain_delay(self, delay: Duration) -> Self {
+        let shutdown = &self.state.shutdown;
+        shutdown.change_settings(|settings| settings.delay = delay);
+        self
+    }
+
+    /// Sets for how long running requests may go on after new ones are refused; see
+    /// [`Server::grace`](crate::Server::grace). Defaults to 20 s. A service of a server changes the server's.
+    pub fn grace(self, grace: Duration) -> Self {
+        let shutdown = &self.state.shutdown;
+        shutdown.change_settings(|settings| settings.grace = grace);
+        self
+    }
+
+    /// Returns whether the service wants new requests, which ends when a [drain](Self::drain) begins. For readiness
+    /// probes; [`readiness`](Self::readiness) answers them.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        !self.state.shutdown.is_draining()
+    }
+
+    /// Drains the service; see [`Server::drain`](crate::Server::drain). A service of a server drains the whole server.
+    pub fn drain(&self) {
+        self.state.shutdown.drain();
+    }
+
+    /// Drains the service without a delay: refuses new requests, ends subscriptions, and cancels running requests after
     /// `grace`.
     pub fn shut_down(&self, grace: Duration) {
         self.state.shutdown.request(grace);
+    }
+
+    /// Waits until a drain has ended: new requests are refused, and none is running or the grace period is over. Returns
+    /// what the drain did. For a service that is mounted in another HTTP server, which must not end before.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: the state is not consumed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(listener: tokio::net::TcpListener) -> std::io::Result<()> {
+    /// # async fn stop_signal() {}
+    /// let mcp = bowline::Server::new("calculator", "1.0.0").http();
+    /// let stopped = {
+    ///     let mcp = mcp.clone();
+    ///     async move {
+    ///         stop_signal().await;
+    ///         mcp.drain();
+    ///         mcp.drained().await;
+    ///     }
+    /// };
+    /// // axum::serve(listener, router).with_graceful_shutdown(stopped).await
+    /// # Ok(()) }
+    /// ```
+    pub async fn drained(&self) -> DrainReport {
+        self.state.drained().await;
+        self.state.shutdown.report()
+    }
+
+    /// Returns what a drain did so far.
+    #[must_use]
+    pub fn drain_report(&self) -> DrainReport {
+        self.state.shutdown.report()
     }
 
     /// Returns the number of requests in flight, including handlers that still run after their caller disconnected.
@@ -277,7 +358,14 @@ impl HttpService {
 
     pub(crate) fn modify(mut self, change: impl FnOnce(&mut ServiceState)) -> Self {
         change(Arc::make_mut(&mut self.state));
+        self.observe_usage();
         self
+    }
+
+    /// Adds the usage of the current account and the drain to the metrics.
+    fn observe_usage(&self) {
+        let state = &*self.state;
+        Configured::of(&*state.responder).watch(&state.account, &state.shutdown);
     }
 }
 
@@ -297,7 +385,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let state = self.state.clone();
         let (head, body) = request.into_parts();
-        let ends_at = stream_end(&head);
+        let (ends_at, version) = (stream_end(&head), head.version);
         let connection = head.extensions.get::<ConnectionAccount>().cloned();
         // One flat block, because its future is allocated for each request: nested `async fn`s would store their
         // arguments twice.
@@ -317,9 +405,7 @@ where
                     },
                     Err(refused) => Err(refused),
                 },
-                Ok(AdmittedHead::LegacyMethod) => {
-                    legacy::answer_verb(&state, &head).map(ResponseFuture::Ready)
-                }
+                Ok(AdmittedHead::LegacyMethod) => legacy::answer_verb(&state, head),
                 Ok(AdmittedHead::Preflight) => Ok(ResponseFuture::Ready(cors::preflight(&head))),
                 Err(refused) => Err(refused),
             };
@@ -329,6 +415,9 @@ where
             let mut answered = (&mut answering).await.unwrap_or_else(refusal);
             if let Some(origin) = origin {
                 cors::allow(&mut answered, origin);
+            }
+            if state.shutdown.is_draining() {
+                health::close_connection(version, &mut answered);
             }
             if ends_at.is_none() && connection.is_none() {
                 return Ok(answered);
@@ -394,11 +483,14 @@ impl ServiceState {
     ) -> Result<ResponseFuture, HttpRejection> {
         // Before `admit`: all POSTs to the message endpoint of HTTP+SSE are legacy, even a modern probe.
         if let Some(endpoint) = legacy::message_endpoint(self, &head) {
-            return legacy::answer_message_endpoint(self, &endpoint, head, accepts, body, charge);
+            return legacy::answer_message_endpoint(self, endpoint, head, accepts, body, charge);
         }
         let (headers, catalog) = (&head.headers, &*self.catalog);
         match admit(headers, body, &self.served, &self.caller_cache, catalog)? {
             AdmittedPost::Modern { id, request, seal } => {
+                if self.refuses(&request.method, Some(&request.params)) {
+                    return Err(self.refusal().with_id(id));
+                }
                 let running = RunningRequest::new(self, id, request, seal, Arc::new(head), charge);
                 Ok(ResponseFuture::Running(running.respond(accepts)))
             }
@@ -416,16 +508,59 @@ impl ServiceState {
     pub(crate) fn notified(&self, head: &Parts, notification: &Notification, caller: Arc<Caller>) {
         let principal = head.extensions.get::<Principal>().cloned();
         let cx = NotifiedContext::new(caller).with_principal(principal.unwrap_or_default());
-        catch_panic("a notification", || {
-            self.responder.notified(notification, &cx);
-        });
+        deliver_notification(&*self.responder, notification, &cx, TransportKind::Http);
     }
 
-    /// Charges a request for its head; the body is charged as it is read.
-    pub(crate) fn charge(&self, head: &Parts) -> Result<Charge, HttpRejection> {
-        if self.shutdown.is_requested() {
-            return Err(unavailable("shutting down"));
+    /// Returns whether a request is new work that the drain refuses.
+    pub(crate) fn refuses(&self, method: &str, params: Option<&Params>) -> bool {
+        self.shutdown.is_refusing() && !continues_work(method, params)
+    }
+
+    /// Counts a request that the drain refuses, and returns its rejection.
+    pub(crate) fn refusal(&self) -> HttpRejection {
+        self.shutdown.count_refused();
+        HttpRejection::draining()
+    }
+
+    /// Waits until new requests are refused, and none is running or the grace period is over.
+    pub(crate) async fn drained(&self) {
+        // Looked at again and again: each request that ends would otherwise have to check for a drain.
+        let without_requests = async || {
+            while self.account.requests() > 0 {
+                tokio::time::sleep(IDLE_CHECK).await;
+            }
+        };
+        let idle = async {
+            let mut refused = 0;
+            loop {
+                without_requests().await;
+                let now_refused = self.shutdown.report().refused;
+                if now_refused > refused {
+                    // Requests still arrive. They are answered as long as they do: a connection that is closed with a
+                    // request on its way loses it.
+                    refused = now_refused;
+                    tokio::time::sleep(QUIET_TIME).await;
+                } else if self.responder.open_calls() > 0 {
+                    tokio::time::sleep(IDLE_CHECK).await;
+                } else {
+                    return;
+                }
+            }
+        };
+        self.shutdown.refusing().await;
+        tokio::select! {
+            biased; // an end in time counts
+            () = idle => {}
+            () = self.shutdown.closed() => {
+                // The requests that it cancels now still have to be counted.
+                let _ = tokio::time::timeout(CANCEL_TIME, without_requests()).await;
+            }
         }
+    }
+
+    /// Charges a request for its head; the body is charged as it is read. A drain refuses it later: the body shows
+    /// whether it is new work.
+    pub(crate) fn charge(&self, head: &Parts) -> Result<Charge, HttpRejection> {
         let account = self.account_of(head);
         account
             .charge_request(size_of_head(head))
@@ -438,9 +573,6 @@ impl ServiceState {
         allow(dead_code, reason = "used by legacy GET streams only")
     )]
     pub(crate) fn charge_stream(&self, head: &Parts) -> Result<Charge, HttpRejection> {
-        if self.shutdown.is_requested() {
-            return Err(unavailable("shutting down"));
-        }
         let account = self.account_of(head);
         let charged = account.charge(ChargeKind::Request, size_of_head(head));
         charged.map_err(overloaded)
@@ -475,6 +607,10 @@ pub(crate) fn overloaded(reached: LimitReached) -> HttpRejection {
 }
 
 /// Returns a rejection with status 503.
+#[cfg_attr(
+    not(feature = "legacy"),
+    allow(dead_code, reason = "used by the legacy era only")
+)]
 pub(crate) fn unavailable(why: &str) -> HttpRejection {
     HttpRejection::new(StatusCode::SERVICE_UNAVAILABLE, why)
 }
@@ -491,6 +627,12 @@ impl std::fmt::Debug for HttpService {
 static ANY_PATH: EndpointPaths = EndpointPaths::any();
 const STREAM_AFTER: Duration = Duration::from_millis(250);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How long requests may take to end after the grace period; some are only signalled.
+const CANCEL_TIME: Duration = Duration::from_secs(1);
+/// How long no request must have been refused before a server that drains ends.
+const QUIET_TIME: Duration = Duration::from_millis(250);
+/// How often a server that drains looks whether requests are running.
+const IDLE_CHECK: Duration = Duration::from_millis(10);
 /// Estimated memory of a request: its futures, its context, its table entries.
 const PER_REQUEST: usize = 2048;
 /// Estimated memory of a header besides its text.

@@ -16,7 +16,9 @@ use std::task::{self, Poll, Wake, Waker};
 
 use ::http::request::Parts;
 use ::http::{Response, StatusCode};
+use bowline_core::drain;
 use bowline_core::era::{Dialect, Request, Seal, convert_notification, seal};
+use bowline_core::http::admission::HttpRejection;
 use bowline_core::http::media::AcceptedTypes;
 use bowline_core::http::status::{HeadState, needs_bad_request, of_outcome};
 use bowline_core::sse::{self, encode_message};
@@ -31,9 +33,11 @@ use super::body::{self, EventSource, HttpBody, charge_output, with_charge};
 use super::{KeepAlive, ServiceState};
 use crate::exchange::{
     BoxFuture, CancelMode, Channel, ConnectionState, Context, HandlerControl, InsufficientScope,
-    NotificationQueue, NotificationSink, Principal, QueuePoll, RunningHandler, run_handler,
+    NotificationQueue, NotificationSink, Principal, QueuePoll, RESPONSE_CLOSED, RunningHandler,
+    run_handler,
 };
 use crate::limits::{Account, Charge};
+use crate::telemetry::TransportKind;
 
 /// A request and its running handler.
 pub(crate) struct RunningRequest {
@@ -46,8 +50,8 @@ pub(crate) struct RunningRequest {
     unsent: Option<HandlerControl>,
     sink: Arc<ResponseSink>,
     outcome: Option<Outcome>,
-    /// Waits for a shutdown, signals it to the handler, then sleeps for the grace period. Created when the handler is
-    /// first pending.
+    /// Waits until a drain refuses new requests, signals it to the handler, then waits for the end of the grace period.
+    /// Created when the handler is first pending.
     grace: Option<BoxFuture<'static, ()>>,
     /// Created when the response becomes a stream.
     keep_alive: Option<KeepAlive>,
@@ -127,6 +131,10 @@ impl RunningRequest {
             {
                 body::insufficient_scope(self.id.clone(), missing)
             }
+            Some(ResponseStep::Outcome(Err(error))) if drain::retry_after(&error).is_some() => {
+                // The drain began after the request was admitted, or that of a server behind this one.
+                body::rejection(HttpRejection::overloaded(error).with_id(self.id.clone()))
+            }
             Some(ResponseStep::Outcome(outcome)) if accepts.json || outcome.is_err() => {
                 let (outcome, charge) = self.finish(outcome);
                 let status = if self.form.dialect.is_modern() {
@@ -192,6 +200,7 @@ impl RunningRequest {
                 self.running = None;
                 self.outcome = Some(outcome);
             } else if self.poll_shutdown(cx).is_ready() {
+                self.state.shutdown.count_cancelled(1);
                 self.stop("shutting down");
                 let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "shutting down");
                 self.outcome = Some(Err(error));
@@ -211,20 +220,20 @@ impl RunningRequest {
             .or_else(|| self.outcome.take().map(ResponseStep::Outcome))
     }
 
-    /// Ready when a shutdown was requested and its grace period is over.
+    /// Ready when the grace period of a drain is over.
     fn poll_shutdown(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         let (shutdown, running) = (&self.state.shutdown, &self.running);
         // Already registered, and always with the same waker.
-        if self.grace.is_some() && !shutdown.is_requested() {
+        if self.grace.is_some() && !shutdown.is_draining() {
             return Poll::Pending;
         }
         let grace = self.grace.get_or_insert_with(|| {
             let control = running.as_ref().map(|running| running.control().clone());
             let shutdown = shutdown.clone();
             Box::pin(async move {
-                let grace = shutdown.requested().await;
+                shutdown.refusing().await;
                 control.iter().for_each(HandlerControl::shut_down);
-                tokio::time::sleep(grace).await;
+                shutdown.closed().await;
             })
         });
         grace.as_mut().poll(cx)
@@ -285,7 +294,7 @@ impl RunningRequest {
     /// Handles the disconnect of the client.
     fn on_disconnect(&mut self) {
         if self.form.dialect.http.disconnect_cancels {
-            return self.stop("the response stream was closed");
+            return self.stop(RESPONSE_CLOSED);
         }
         self.sink.notifications.close();
         // A disconnect does not cancel in the legacy era: a handler that was polled may run on, up to the limit.
@@ -433,6 +442,10 @@ impl NotificationSink for ResponseSink {
 
     fn connection_state(&self) -> Option<&ConnectionState> {
         None
+    }
+
+    fn transport(&self) -> TransportKind {
+        TransportKind::Http
     }
 }
 

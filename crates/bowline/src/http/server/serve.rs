@@ -21,12 +21,14 @@ use tokio::task::JoinSet;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::health::{HEALTH_PATH, with_health};
+use super::health::{HEALTH_PATH, HealthPaths, LIVENESS_PATH, Probe, READINESS_PATH, with_health};
 use super::tls::TlsConfig;
 use super::write_timeout::{HttpVersion, WriteTimeout};
 use super::{ConnectionAccount, HttpBody, HttpService, ServiceState};
-use crate::exit_signals::serve_until_signal;
+use crate::exit_signals::{SignalHandling, serve_until_signal};
 use crate::limits::{Account, Gauge, Limit};
+use crate::shutdown::DrainPhase;
+use crate::signal::Signal;
 use crate::{Error, Result};
 
 /// A service bound to an address, ready to be served.
@@ -48,14 +50,15 @@ pub struct BoundServer<S = HttpService> {
     http: HttpService,
     /// `http` inside its layers.
     service: S,
-    health_path: Option<Arc<str>>,
+    health_paths: Arc<HealthPaths>,
     pub(super) tls: Option<TlsConfig>,
 }
 
 impl HttpService {
     /// Binds a TCP address; port 0 selects a free port. The [paths](Self::paths) default to `/mcp`.
     ///
-    /// The path `/healthz` gets status 200, without passing the layers; see [`BoundServer::health_path`].
+    /// The paths `/livez`, `/readyz` and `/healthz` are for probes, which do not pass the layers; see
+    /// [`BoundServer::readiness_path`].
     ///
     /// # Errors
     ///
@@ -82,15 +85,22 @@ impl HttpService {
                 state.paths = Some(EndpointPaths::only(iter::once(DEFAULT_PATH).chain(sse)));
             }
         });
-        let bound = BoundServer {
+        let mut health_paths = HealthPaths::defaults();
+        for (path, probe) in [
+            (LIVENESS_PATH, Probe::Liveness),
+            (READINESS_PATH, Probe::Readiness),
+            (HEALTH_PATH, Probe::Readiness),
+        ] {
+            health_paths.set(path, path.to_owned(), probe, http.state.paths.as_ref());
+        }
+        Ok(BoundServer {
             listener,
             addr,
             service: http.clone(),
             http,
-            health_path: None,
+            health_paths: Arc::new(health_paths),
             tls: None,
-        };
-        Ok(bound.health_path(HEALTH_PATH))
+        })
     }
 
     /// Serves one connection over any I/O until it ends or a shutdown is complete.
@@ -116,7 +126,8 @@ impl HttpService {
         S: Clone + Send + 'static,
         S::Future: Send + 'static,
     {
-        serve(&self.state, None, io, service).await;
+        let ending = ConnectionEnding::new(&self.state, None);
+        serve(&self.state, None, &ending, io, service).await;
     }
 }
 
@@ -152,42 +163,67 @@ impl<S> BoundServer<S> {
             addr: self.addr,
             http: self.http,
             service: layer.layer(self.service),
-            health_path: self.health_path,
+            health_paths: self.health_paths,
             tls: self.tls,
         }
     }
 
-    /// Sets the path for the probes of a load balancer, which starts with a slash. Defaults to `/healthz`. Of the same
+    /// Sets the path of liveness probes, which starts with a slash. Defaults to `/livez`. Of the same
     /// [path](HttpService::paths) for both, MCP requests take precedence.
     ///
-    /// `GET` and `HEAD` get status 200, without passing the layers and without a check of `Host`. After a shutdown was
-    /// requested, connections that are still open get 503 and new ones are refused.
+    /// `GET` and `HEAD` get status 200 until the server has ended, also while it drains: a probe that fails makes
+    /// Kubernetes restart the process, which would end the calls that the drain waits for.
     ///
     /// # Examples
     ///
     /// ```
     /// # async fn example() -> bowline::Result<()> {
     /// let bound = bowline::Server::new("calculator", "1.0.0").http().bind("127.0.0.1:0").await?;
-    /// bound.health_path("/livez").serve().await
+    /// bound.liveness_path("/health/live").readiness_path("/health/ready").serve().await
     /// # }
     /// ```
-    pub fn health_path(mut self, path: impl Into<String>) -> Self {
-        let path = path.into();
-        let endpoints = &self.http.state.paths;
-        let is_endpoint = endpoints.as_ref().is_some_and(|it| it.matches(&path));
-        self.health_path = (!is_endpoint).then(|| path.into());
-        self
+    pub fn liveness_path(self, path: impl Into<String>) -> Self {
+        self.with_health_path(LIVENESS_PATH, path.into(), Probe::Liveness)
     }
 
-    /// Removes the [health path](Self::health_path).
+    /// Sets the path of readiness probes, which starts with a slash. Defaults to `/readyz`, and `/healthz` is another
+    /// one ([`health_path`](Self::health_path)).
+    ///
+    /// `GET` and `HEAD` get status 200, without passing the layers and without a check of `Host`. As soon as a
+    /// [drain](HttpService::drain) begins they get 503, so that new connections go elsewhere.
+    pub fn readiness_path(self, path: impl Into<String>) -> Self {
+        self.with_health_path(READINESS_PATH, path.into(), Probe::Readiness)
+    }
+
+    /// Sets another path of readiness probes, in place of `/healthz`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example() -> bowline::Result<()> {
+    /// let bound = bowline::Server::new("calculator", "1.0.0").http().bind("127.0.0.1:0").await?;
+    /// bound.health_path("/status").serve().await
+    /// # }
+    /// ```
+    pub fn health_path(self, path: impl Into<String>) -> Self {
+        self.with_health_path(HEALTH_PATH, path.into(), Probe::Readiness)
+    }
+
+    /// Removes all paths of probes.
     pub fn no_health_path(mut self) -> Self {
-        self.health_path = None;
+        self.health_paths = Arc::default();
         self
     }
 
-    /// Serves until a shutdown is complete. On SIGTERM or SIGINT (Ctrl-C outside Unix) it shuts down, with two seconds
-    /// for running handlers; on a second signal it returns immediately. The default handling of both signals is
-    /// replaced for the whole process.
+    fn with_health_path(mut self, default: &str, path: String, probe: Probe) -> Self {
+        let endpoints = self.http.state.paths.as_ref();
+        Arc::make_mut(&mut self.health_paths).set(default, path, probe, endpoints);
+        self
+    }
+
+    /// Serves until a drain is complete. On SIGTERM it [drains](HttpService::drain); on SIGINT (Ctrl-C), which a person
+    /// sends, it does so without the delay; on a second signal it returns immediately. The default handling of both
+    /// signals is replaced for the whole process.
     ///
     /// # Errors
     ///
@@ -202,11 +238,15 @@ impl<S> BoundServer<S> {
         S: Clone + Send + Sync + 'static,
         S::Future: Send + 'static,
     {
-        let service = self.service();
-        serve_until_signal(self.serve(), |grace| service.shut_down(grace)).await
+        let state = self.http.state.clone();
+        let handling = SignalHandling::new(&state.shutdown);
+        serve_until_signal(self.serve(), handling, || state.account.requests()).await
     }
 
-    /// Serves until a shutdown is complete.
+    /// Serves until a drain is complete.
+    ///
+    /// The listener stays open until then, so that probes and late requests get an answer. HTTP/1.1 connections end with
+    /// the next response (`Connection: close`), those of HTTP/2 with GOAWAY.
     ///
     /// # Errors
     ///
@@ -226,34 +266,84 @@ impl<S> BoundServer<S> {
             state.account.limits().connections,
             state.account.counters().gauge(Gauge::Connections),
         );
+        let ended = Arc::new(Signal::default());
         let mut connections = JoinSet::new();
+        let mut drained = std::pin::pin!(state.drained());
         loop {
             open.store(connections.len(), Ordering::Relaxed);
-            // The shutdown first, because new connections could starve it.
+            // The drain first, because new connections could starve it.
             let stream = tokio::select! {
                 biased;
-                _ = state.shutdown.requested() => break,
+                () = &mut drained => break,
                 Some(_) = connections.join_next() => continue,
                 stream = accept(&self.listener), if connections.len() < max => stream,
             };
             let (state, service) = (state.clone(), self.service.clone());
-            let health = self.health_path.clone();
+            let (health, ended) = (Some(self.health_paths.clone()), ended.clone());
             match self.tls.clone() {
-                None => {
-                    connections.spawn(async move { serve(&state, health, stream, service).await })
-                }
+                None => connections.spawn(async move {
+                    let ending = ConnectionEnding::new(&state, Some(ended));
+                    serve(&state, health, &ending, stream, service).await;
+                }),
                 // In the task of the connection: a slow handshake delays no other.
                 Some(tls) => connections.spawn(async move {
-                    if let Some(stream) = tls.accept(&state.shutdown, stream).await {
-                        serve(&state, health, stream, service).await;
+                    if let Some(stream) = tls.accept(&ended, stream).await {
+                        let ending = ConnectionEnding::new(&state, Some(ended));
+                        serve(&state, health, &ending, stream, service).await;
                     }
                 }),
             };
         }
         drop(self.listener);
+        ended.raise();
+        if state.shutdown.phase() == DrainPhase::Closed {
+            // Requests count themselves; calls that waited for a retry have none.
+            let waiting = state.responder.open_calls();
+            let waiting = waiting.saturating_sub(state.account.requests());
+            state.shutdown.count_cancelled(waiting);
+        }
         while connections.join_next().await.is_some() {}
         open.store(0, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+/// When a connection begins to end because of a drain.
+struct ConnectionEnding {
+    opened_in: DrainPhase,
+    /// Raised when the bound server ends; `None` if the listener is not ours.
+    server_ended: Option<Arc<Signal>>,
+}
+
+impl ConnectionEnding {
+    fn new(state: &ServiceState, server_ended: Option<Arc<Signal>>) -> Self {
+        Self {
+            opened_in: state.shutdown.phase(),
+            server_ended,
+        }
+    }
+
+    /// Waits until the connection should end.
+    ///
+    /// An HTTP/1.1 connection of a bound server ends with the server: an idle one that is closed earlier may have a
+    /// request on its way, which a proxy does not send again. Responses contain `Connection: close`.
+    ///
+    /// GOAWAY has no such race, so an HTTP/2 connection gets it when the next phase begins, and the client opens another
+    /// connection. One that was opened while the server drains, by a client that has not noticed, is served.
+    async fn reached(&self, state: &ServiceState, version: HttpVersion) {
+        let shutdown = &state.shutdown;
+        match (&self.server_ended, self.opened_in) {
+            (Some(_), DrainPhase::Serving) if version == HttpVersion::Http2 => {
+                shutdown.draining().await;
+            }
+            (Some(_), DrainPhase::Draining) if version == HttpVersion::Http2 => {
+                shutdown.refusing().await;
+            }
+            (Some(server_ended), _) => server_ended.wait().await,
+            (None, DrainPhase::Serving | DrainPhase::Draining) => shutdown.refusing().await,
+            // Its requests are answered, with a refusal.
+            (None, _) => shutdown.closed().await,
+        }
     }
 }
 
@@ -277,7 +367,8 @@ pub(crate) async fn accept(listener: &TcpListener) -> TcpStream {
 /// Serves one connection.
 async fn serve<S>(
     state: &Arc<ServiceState>,
-    health_path: Option<Arc<str>>,
+    health_paths: Option<Arc<HealthPaths>>,
+    ending: &ConnectionEnding,
     io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     service: S,
 ) where
@@ -289,7 +380,7 @@ async fn serve<S>(
     let version = tokio::select! {
         biased;
         version = tokio::time::timeout(HEAD_TIMEOUT, io.detect_version()) => version,
-        _ = state.shutdown.requested() => return,
+        () = ending.reached(state, HttpVersion::Http1) => return,
     };
     let version = match version {
         Ok(Ok(version)) => version,
@@ -302,12 +393,13 @@ async fn serve<S>(
     match version {
         // One request at a time, so it needs no account of its own.
         HttpVersion::Http1 => {
-            let service = with_health(state, health_path, |_| {}, service);
+            let service = with_health(state, health_paths, |_| {}, service);
             let mut connection = http1(state).serve_connection(io, service);
             let driven = Pin::new(&mut connection);
             // `header_read_timeout` ends an idle connection.
             let idle = std::future::pending();
-            drive(state, idle, driven, |it| it.graceful_shutdown()).await;
+            let end = ending.reached(state, version);
+            drive(state, end, idle, driven, |it| it.graceful_shutdown()).await;
             // `into_parts` drops the handler of a client that has disconnected. Dropping the connection would close the
             // socket first, and delay the drop of the handler by those system calls.
             let closed_last = connection.into_parts();
@@ -326,11 +418,12 @@ async fn serve<S>(
                     request.extensions_mut().insert(account);
                 }
             };
-            let service = with_health(state, health_path, on_request, service);
+            let service = with_health(state, health_paths, on_request, service);
             let mut connection = Box::pin(http2(state).serve_connection(io, service));
             let driven = connection.as_mut();
             let idle = wait_until_idle(&account, &served);
-            drive(state, idle, driven, |it| it.graceful_shutdown()).await;
+            let end = ending.reached(state, version);
+            drive(state, end, idle, driven, |it| it.graceful_shutdown()).await;
         }
     }
 }
@@ -354,36 +447,41 @@ fn wait_until_idle(account: &Arc<Account>, served: &AtomicUsize) -> impl Future<
     }
 }
 
-/// Drives a connection to its end. When it is idle, or a shutdown was requested, calls `begin_shutdown` and limits the
-/// rest.
+/// Drives a connection to its end. When it is idle, or should `end` because of a drain, calls `begin_shutdown` and limits
+/// the rest.
 async fn drive<C: Future<Output = hyper::Result<()>>>(
     state: &ServiceState,
+    end: impl Future<Output = ()>,
     idle: impl Future<Output = ()>,
     mut connection: Pin<&mut C>,
     begin_shutdown: fn(Pin<&mut C>),
 ) {
     // The connection first: one that has ended needs no shutdown.
-    let grace = tokio::select! {
+    let is_drain = tokio::select! {
         biased;
         served = connection.as_mut() => return log_result(state, served),
-        grace = state.shutdown.requested() => Some(grace),
-        () = idle => None,
+        () = end => true,
+        () = idle => false,
     };
     begin_shutdown(connection.as_mut());
-    let grace = match grace {
-        Some(grace) => grace,
+    if !is_drain {
         // No request is left, but a slow client may still be reading a response.
-        None => tokio::select! {
+        tokio::select! {
             biased;
             served = tokio::time::timeout(DRAIN_TIMEOUT, connection.as_mut()) => {
                 return served.map_or((), |served| log_result(state, served));
             }
-            grace = state.shutdown.requested() => grace,
-        },
-    };
-    // The handlers end within `grace`; a client that does not read could delay the end further.
-    if let Ok(served) = tokio::time::timeout(grace.saturating_add(WRITE_GRACE), connection).await {
-        log_result(state, served);
+            () = state.shutdown.refusing() => {}
+        }
+    }
+    // The handlers end within the grace period; a client that does not read could delay the end further.
+    tokio::select! {
+        biased;
+        served = connection => log_result(state, served),
+        () = async {
+            state.shutdown.closed().await;
+            tokio::time::sleep(WRITE_GRACE).await;
+        } => {}
     }
 }
 
@@ -475,8 +573,9 @@ mod tests {
         let service = Server::new("health", "1").http();
         let (near, far) = tokio::io::duplex(64 * 1024);
         let serving = tokio::spawn(async move {
-            let health_path = Some(HEALTH_PATH.into());
-            serve(&service.state, health_path, far, service.clone()).await;
+            let health_paths = Some(Arc::new(HealthPaths::defaults()));
+            let ending = ConnectionEnding::new(&service.state, None);
+            serve(&service.state, health_paths, &ending, far, service.clone()).await;
         });
         let io = TokioIo::new(near);
         let (mut client, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();

@@ -13,7 +13,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::BoundServer;
 use crate::http::pem;
-use crate::shutdown::Shutdown;
+use crate::signal::Signal;
 use crate::{Error, Result};
 
 /// The certificate and the private key of a server, for [`BoundServer::tls`]. `Debug` does not print them.
@@ -94,10 +94,10 @@ impl TlsConfig {
         })
     }
 
-    /// Performs the handshake of a connection; `None` if it fails, takes too long, or the server shuts down.
+    /// Performs the handshake of a connection; `None` if it fails, takes too long, or `ended` is raised before.
     pub(super) async fn accept(
         &self,
-        shutdown: &Shutdown,
+        ended: &Signal,
         stream: TcpStream,
     ) -> Option<TlsStream<TcpStream>> {
         let acceptor = TlsAcceptor::from(self.config.clone());
@@ -107,7 +107,7 @@ impl TlsConfig {
         let accepted = tokio::select! {
             biased;
             accepted = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake) => accepted,
-            _ = shutdown.requested() => return None,
+            () = ended.wait() => return None,
         };
         match accepted {
             Ok(Ok(stream)) => return Some(stream),

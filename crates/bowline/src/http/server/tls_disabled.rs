@@ -2,7 +2,7 @@
 
 use tokio::net::TcpStream;
 
-use crate::shutdown::Shutdown;
+use crate::signal::Signal;
 
 /// Has no values, because this build cannot serve TLS.
 #[derive(Clone, Debug)]
@@ -10,7 +10,7 @@ pub(super) enum TlsConfig {}
 
 impl TlsConfig {
     #[allow(clippy::unused_async, reason = "the enabled counterpart awaits")]
-    pub(super) async fn accept(&self, _: &Shutdown, _: TcpStream) -> Option<TcpStream> {
+    pub(super) async fn accept(&self, _: &Signal, _: TcpStream) -> Option<TcpStream> {
         match *self {}
     }
 }

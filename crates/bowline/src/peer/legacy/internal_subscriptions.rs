@@ -30,7 +30,7 @@ use tokio::time::Instant;
 use super::restore_log_level;
 use crate::backoff::Backoff;
 use crate::exchange::{
-    Channel, ConnectionState, Context, NotificationSink, Responder, run_handler,
+    Channel, ConnectionState, Context, NotificationSink, Responder, run_internal,
 };
 use crate::peer::{LISTEN, Peer, PeerState};
 use crate::signal::Signal;
@@ -85,6 +85,7 @@ impl LegacySubscriptions {
             responder,
             filter,
             subscribing: subscribing.clone(),
+            is_after_gap: false,
         };
         let task = self.start(subscription);
         self.by_uri.insert(uri, Handle { task, subscribing });
@@ -95,6 +96,7 @@ impl LegacySubscriptions {
         peer: &Peer,
         caller: Arc<Caller>,
         responder: Arc<dyn Responder>,
+        is_after_gap: bool,
     ) {
         // A second `initialize` may have another version; without this, the client would get each notification twice.
         if let Some(earlier) = self.lists.take() {
@@ -111,6 +113,7 @@ impl LegacySubscriptions {
             responder,
             filter,
             subscribing: Arc::default(),
+            is_after_gap,
         };
         self.lists = Some(self.start(subscription));
     }
@@ -257,6 +260,8 @@ struct InternalSubscription {
     responder: Arc<dyn Responder>,
     filter: SubscriptionFilter,
     subscribing: Arc<Subscribing>,
+    /// Whether the client may have missed notifications before it was first opened.
+    is_after_gap: bool,
 }
 
 impl InternalSubscription {
@@ -265,7 +270,7 @@ impl InternalSubscription {
         let mut attempts = 0;
         loop {
             let opened_at = Instant::now();
-            let (outcome, was_acknowledged) = self.run(attempts > 0).await;
+            let (outcome, was_acknowledged) = self.run(attempts > 0 || self.is_after_gap).await;
             let error = match outcome {
                 Ok(_) if was_acknowledged => return,
                 Ok(_) => RpcError::new(
@@ -302,7 +307,7 @@ impl InternalSubscription {
             is_after_gap,
         });
         let cx = Context::new("unsolicited".into(), &request, sink.clone());
-        let running = run_handler(self.responder.clone(), request, cx);
+        let running = run_internal(self.responder.clone(), request, cx);
         let not_acknowledged = async {
             tokio::select! {
                 biased;

@@ -49,6 +49,12 @@ impl BackgroundTasks {
         }
     }
 
+    /// Returns how much of the work has not ended.
+    pub(in crate::server) fn running(&self) -> usize {
+        let tasks = self.tasks.lock();
+        tasks.iter().filter(|task| !task.is_finished()).count()
+    }
+
     /// Aborts all work.
     pub(in crate::server) fn stop(&self) {
         let tasks = std::mem::take(&mut *self.tasks.lock());
@@ -60,14 +66,13 @@ impl BackgroundTasks {
 
 /// Runs the work until it ends, or the grace period of a shutdown is over.
 async fn run_until_shutdown(mut work: BoxFuture<'static, ()>, shutdown: Shutdown) {
-    let grace = tokio::select! {
+    tokio::select! {
         // The work first: if it has ended, there is nothing to wait for.
         biased;
-        () = &mut work => return,
-        grace = shutdown.requested() => grace,
-    };
-    if tokio::time::timeout(grace, work).await.is_err() {
-        tracing::debug!("dropped the background work of an extension after the grace period");
+        () = &mut work => {}
+        () = shutdown.closed() => {
+            tracing::debug!("dropped the background work of an extension after the grace period");
+        }
     }
 }
 
@@ -95,13 +100,14 @@ impl WeakServer {
         shared.is_in_use().then(|| Server::from_shared(shared))
     }
 
-    /// Waits for [`Server::shut_down`]. The background work is dropped when the grace period is over.
+    /// Waits until a [drain](Server::drain) refuses new requests. The server waits for the background work to end; it is
+    /// dropped when the grace period is over.
     ///
     /// # Cancel safety
     ///
     /// Safe: the signal is not consumed.
     pub async fn shutting_down(&self) {
-        self.shutdown.requested().await;
+        self.shutdown.refusing().await;
     }
 }
 

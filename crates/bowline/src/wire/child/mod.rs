@@ -37,6 +37,7 @@ use tokio::sync::oneshot;
 use tokio::time::Sleep;
 
 use super::{EngineWire, Lines, Received, WireEvent};
+use crate::telemetry::TransportKind;
 
 /// A wire over the stdin and stdout of a child process.
 ///
@@ -171,6 +172,10 @@ impl EngineWire for ChildWire {
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.lines.poll_close(cx)
+    }
+
+    fn transport(&self) -> TransportKind {
+        TransportKind::Pipe
     }
 }
 

@@ -22,6 +22,7 @@ use other::take_stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Lines;
+use crate::telemetry::TransportKind;
 use crate::{Error, Result};
 
 /// Creates a wire over the standard input and output of this process, with one message per line.
@@ -61,7 +62,7 @@ pub fn stdio() -> Result<Lines> {
         what: "failed to open standard input and output".into(),
         source: Some(error.into()),
     })?;
-    Ok(Lines::new(read, write))
+    Ok(Lines::new(read, write).over(TransportKind::Pipe))
 }
 
 static TAKEN: AtomicBool = AtomicBool::new(false);

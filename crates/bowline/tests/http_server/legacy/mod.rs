@@ -1,9 +1,12 @@
 //! The legacy era over HTTP, tested with `SessionClient`, an HTTP client that sets the session headers.
 
 mod cancellation;
+mod drain;
 mod limits;
 mod paths;
 mod raw_responder;
+mod replicas;
+mod revival;
 mod serving_modes;
 mod sessions;
 mod streams;
@@ -67,6 +70,20 @@ impl SessionClient {
         let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
         assert_eq!(client.send(client.post(&initialized)).await.status(), 202);
         client
+    }
+
+    pub(crate) fn service(&self) -> &HttpService {
+        &self.service
+    }
+
+    /// The same client, whose requests another service gets.
+    pub(crate) fn at(&self, service: &HttpService) -> Self {
+        Self {
+            service: service.clone(),
+            version: self.version,
+            id: self.id.clone(),
+            connections: Vec::new(),
+        }
     }
 
     /// A POST with the headers of this session.

@@ -6,6 +6,7 @@ use bowline::exchange::{
 };
 use bowline::http::legacy::Legacy;
 use bowline::http::server::AnyMethod;
+use bowline::telemetry::Telemetry;
 use bowline::types::Implementation;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -53,6 +54,14 @@ impl Responder for RawResponder {
         let (method, has_state) = (&notification.method, cx.connection_state().is_some());
         let version = cx.caller().dialect.version;
         let _ = self.1.send(format!("{method} {version} {has_state}"));
+    }
+
+    fn telemetry(&self) -> Option<&Telemetry> {
+        None
+    }
+
+    fn open_calls(&self) -> usize {
+        0
     }
 }
 

@@ -115,7 +115,7 @@ async fn a_refused_initialize_leaves_no_session() {
     assert_eq!(service.sessions(), 0);
 }
 
-/// Returns whether the session still exists.
+/// Returns whether the session answers, and keeps it in use.
 async fn is_alive(client: &mut SessionClient) -> bool {
     let ping = json!({"jsonrpc": "2.0", "id": "alive", "method": "ping"});
     client.send(client.post(&ping)).await.status() == 200
@@ -147,9 +147,14 @@ async fn a_new_session_evicts_the_one_idle_for_longest() {
     assert_eq!(service.sessions(), 3);
     assert_eq!(service.usage().sessions, 3);
     assert_eq!(service.usage().refused(bowline::Limit::Sessions), 1);
-    assert!(!is_alive(&mut clients[1]).await, "it was idle for longest");
-    assert!(is_alive(&mut clients[0]).await && is_alive(&mut clients[2]).await);
-    assert!(is_alive(&mut new).await);
+    for live in [&mut clients[0], &mut new] {
+        assert!(is_alive(live).await);
+    }
+    assert!(is_alive(&mut clients[2]).await);
+    assert_eq!(service.usage().refused(bowline::Limit::Sessions), 1);
+    assert!(is_alive(&mut clients[1]).await);
+    let refused = service.usage().refused(bowline::Limit::Sessions);
+    assert_eq!(refused, 2, "it was idle for longest, and is revived");
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,8 +169,10 @@ async fn an_unused_session_is_evicted_before_a_used_one() {
         SessionClient::open(&service, "2025-11-25").await;
     }
 
+    let evicted = service.usage().refused(bowline::Limit::Sessions);
     assert!(is_alive(&mut used).await);
     assert_eq!(service.sessions(), 2);
+    assert_eq!(service.usage().refused(bowline::Limit::Sessions), evicted);
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,7 +194,9 @@ async fn a_session_with_a_running_call_or_an_open_stream_is_evicted_last() {
 
     assert_eq!(service.sessions(), 4);
     assert!(fixture.events.try_recv().is_err(), "the handler still runs");
+    let evicted = service.usage().refused(bowline::Limit::Sessions);
     assert!(is_alive(&mut calling).await && is_alive(&mut reading).await);
+    assert_eq!(service.usage().refused(bowline::Limit::Sessions), evicted);
     drop(stream);
 }
 
@@ -224,7 +233,10 @@ async fn beyond_its_limit_a_principal_evicts_its_own_session() {
         };
         call_service(&service, request).await.status().as_u16()
     };
-    assert_eq!(answers(&of_ada[0], Some("ada")).await, 404);
+    let evicted = || {
+        let usage = service.usage();
+        usage.refused(bowline::Limit::PrincipalSessions)
+    };
     for id in &of_ada[1..] {
         assert_eq!(answers(id, Some("ada")).await, 200);
     }
@@ -232,11 +244,13 @@ async fn beyond_its_limit_a_principal_evicts_its_own_session() {
         assert_eq!(answers(id, None).await, 200);
     }
     assert_eq!(answers(&of_bob, Some("bob")).await, 200);
-    assert_eq!(service.sessions(), 6);
+    assert_eq!((service.sessions(), evicted()), (6, 1));
+    assert_eq!(answers(&of_ada[0], Some("ada")).await, 200);
+    assert_eq!((service.sessions(), evicted()), (6, 2), "it was revived");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_session_expires() {
+async fn an_idle_session_is_freed_and_comes_back() {
     let fixture = ServerFixture::new();
     let legacy = Legacy::sessions().idle_timeout(Duration::from_secs(60));
     let service = fixture.server.http().legacy(legacy);
@@ -247,8 +261,11 @@ async fn an_idle_session_expires() {
     tokio::time::advance(Duration::from_secs(61)).await;
 
     assert_eq!(before, 200);
-    assert_eq!(client.send(client.call(2, "echo", "a")).await.status(), 404);
-    assert_eq!(service.sessions(), 0);
+    while service.sessions() > 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(client.send(client.call(2, "echo", "a")).await.status(), 200);
+    assert_eq!(service.sessions(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -32,6 +32,7 @@ use crate::http::client::send::SendState;
 use crate::http::client::{
     Endpoint, OutgoingRequest, RefusalPolicy, message_headers, resolve_in_origin, stream_headers,
 };
+use crate::telemetry::TransportKind;
 use crate::wire::{EngineWire, Received, WireEvent};
 use crate::{Error, Result};
 
@@ -103,6 +104,8 @@ impl HttpSseWire {
         let (outgoing, queue) = mpsc::channel(QUEUE_CAPACITY);
         let post_to = Endpoint {
             uri: post_to,
+            // Messages are posted one after the other, so a wait would delay answers and cancels.
+            retry_unavailable: Duration::ZERO,
             ..endpoint
         };
         let (mut reader, mut writer) = (JoinSet::new(), JoinSet::new());
@@ -248,6 +251,10 @@ impl EngineWire for HttpSseWire {
         while ready!(self.cancels.poll_join_next(cx)).is_some() {}
         self.reader.abort_all();
         Poll::Ready(Ok(()))
+    }
+
+    fn transport(&self) -> TransportKind {
+        TransportKind::Http
     }
 }
 

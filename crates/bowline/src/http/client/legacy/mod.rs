@@ -47,6 +47,7 @@ use tokio::time::{Instant, timeout};
 use super::Endpoint;
 use super::send::SendState;
 use crate::exchange::TimeoutPause;
+use crate::telemetry::TransportKind;
 use crate::wire::{EngineWire, Received, WireEvent};
 
 /// Returns a wire to a legacy server over Streamable HTTP.
@@ -313,6 +314,10 @@ impl EngineWire for HttpWire {
             })
         });
         closing.as_mut().poll(cx).map(Ok)
+    }
+
+    fn transport(&self) -> TransportKind {
+        TransportKind::Http
     }
 }
 

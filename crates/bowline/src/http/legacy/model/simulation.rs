@@ -79,10 +79,10 @@ struct OpenResponse {
 }
 
 /// A small random generator (SplitMix64): the same seed produces the same schedule.
-struct SeededRng(u64);
+pub(super) struct SeededRng(pub(super) u64);
 
 impl SeededRng {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -90,7 +90,7 @@ impl SeededRng {
         (mixed ^ (mixed >> 31)) % limit
     }
 
-    fn one_in(&mut self, limit: u64) -> bool {
+    pub(super) fn one_in(&mut self, limit: u64) -> bool {
         self.below(limit) == 0
     }
 
@@ -176,7 +176,7 @@ impl SessionSimulation {
             format!("held while no request runs: {usage:?}")
         });
         for client in std::mem::take(&mut self.clients) {
-            drop(self.sessions.remove(&client.session.id));
+            drop(self.sessions.remove(&client.session.id()));
         }
         let usage = self.account.usage();
         self.check(
@@ -206,9 +206,9 @@ impl SessionSimulation {
         let streams = SessionStreams::new(layout, Box::new(store), account.clone());
         self.last_client += 1;
         let number = self.last_client;
-        let id = format!("session {number}");
         let pool = self.sessions.pool();
-        let session = Session::new(id, principal, layout, streams, account, pool);
+        let session = Session::new(principal, layout, streams, account, pool, None);
+        session.set_id(format!("session {number}").into());
         let task = tokio::spawn(std::future::pending::<()>());
         let before = self.eviction_ranks();
         if layout == StreamLayout::HttpSse {
@@ -222,7 +222,7 @@ impl SessionSimulation {
                 last: None,
             });
         }
-        let running = RunningSession::new(session.clone(), task.abort_handle());
+        let running = RunningSession::new(session.clone(), task.abort_handle(), Default::default());
         let published = self.sessions.publish(running);
         assert!(published.is_ok(), "a session was rejected");
         self.check_evicted(&session, &before);
@@ -255,7 +255,7 @@ impl SessionSimulation {
         let lives = |client: &ModelClient| {
             let found = self
                 .sessions
-                .find(&client.session.id, &client.session.principal);
+                .find(&client.session.id(), &client.session.principal);
             found.is_ok()
         };
         let (stay, gone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.clients)
@@ -482,10 +482,22 @@ impl SessionSimulation {
         };
         let client = &mut self.clients[at];
         let key = within.and_then(|id| client.unanswered.get(id).copied());
-        let belongs = (client.number, key.unwrap_or(UNSOLICITED));
-        self.belongs.insert(tag, belongs);
+        // A request that belongs to none may be on the stream of any POST.
+        let is_free = key.is_none() && matches!(message, Message::Request(_));
+        if !is_free || client.layout == StreamLayout::HttpSse {
+            let belongs = (client.number, key.unwrap_or(UNSOLICITED));
+            self.belongs.insert(tag, belongs);
+        }
         if client.wire.is_some() {
             client.session.send(within, &message);
+            if is_free && self.rng.one_in(2) {
+                let params = json!({"requestId": tag});
+                let cancel =
+                    Notification::new("notifications/cancelled", Json::encode(&params).ok());
+                client
+                    .session
+                    .send_cancel(&(tag as i64).into(), &cancel.into());
+            }
         }
     }
 
@@ -551,7 +563,7 @@ impl SessionSimulation {
             let belongs = self.belongs.get(&tag);
             self.check(
                 Invariant::OwnStream,
-                belongs == Some(&(client, key)),
+                belongs.is_none_or(|belongs| *belongs == (client, key)),
                 || format!("{message} is on stream {key} of {client}, expected {belongs:?}"),
             );
         }
@@ -673,7 +685,7 @@ impl SessionSimulation {
     /// Ends a session, like a DELETE or a restart of the server.
     fn remove(&mut self, at: usize) {
         let client = self.clients.remove(at);
-        drop(self.sessions.remove(&client.session.id));
+        drop(self.sessions.remove(&client.session.id()));
     }
 
     fn check_sizes(&self) {

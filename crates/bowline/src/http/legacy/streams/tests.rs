@@ -247,6 +247,99 @@ fn a_server_request_that_cannot_reach_the_client_gets_an_error() {
     assert!(read(&mut streams, UNSOLICITED).0.is_empty());
 }
 
+/// A cancel of what [`server_request`] returns.
+fn cancel_of_request() -> Message {
+    Notification::new("notifications/cancelled", None).into()
+}
+
+fn texts(frames: &[Bytes]) -> Vec<String> {
+    let method = |frame: &Bytes| {
+        let frame: serde_json::Value = serde_json::from_slice(frame).unwrap();
+        frame["method"].as_str().unwrap_or("answer").to_owned()
+    };
+    frames.iter().map(method).collect()
+}
+
+/// Two POSTs that are read and may carry requests.
+fn two_posts(streams: &mut SessionStreams) -> [u64; 2] {
+    [1, 2].map(|id| {
+        let (key, _) = open(streams, [id], ResponseForm::Undecided);
+        streams.allow_carrying(key);
+        key
+    })
+}
+
+#[test]
+fn a_request_that_belongs_to_none_is_on_the_stream_for_such_messages_if_the_client_reads_it() {
+    let mut streams = streams();
+    let posts = two_posts(&mut streams);
+    streams.attach(UNSOLICITED, None, false).unwrap();
+
+    streams.route(None, &server_request());
+    streams.route_cancel(&9.into(), &cancel_of_request());
+
+    let [requests, first, second] = [UNSOLICITED, posts[0], posts[1]].map(|key| {
+        streams.commit_to_events(key);
+        texts(&read(&mut streams, key).0)
+    });
+    assert_eq!(requests, ["roots/list", "notifications/cancelled"]);
+    assert_eq!((first, second), (vec![], vec![]));
+}
+
+#[test]
+fn a_request_that_belongs_to_none_is_carried_by_a_post_if_there_is_no_other_stream_to_read() {
+    let mut streams = streams();
+    let [first, second] = two_posts(&mut streams);
+    // None of these: another method, a form that has no requests, and a client that does not read.
+    open(&mut streams, [3], ResponseForm::Undecided);
+    let (json, _) = open(&mut streams, [4], ResponseForm::Json);
+    let unread = unread(&mut streams, [5], ResponseForm::Events);
+    streams.allow_carrying(json);
+    streams.allow_carrying(unread);
+
+    let routed = streams.route(None, &server_request());
+    streams.route_cancel(&9.into(), &cancel_of_request());
+    streams.route(None, &answer(2));
+
+    assert!(routed.answer.is_none());
+    let carried = texts(&read(&mut streams, second).0);
+    assert_eq!(carried, ["roots/list", "notifications/cancelled", "answer"]);
+    streams.commit_to_events(first);
+    assert!(read(&mut streams, first).0.is_empty());
+    assert!(read(&mut streams, UNSOLICITED).0.is_empty());
+    assert!(streams.carried.is_empty());
+}
+
+#[test]
+fn the_end_of_a_post_does_not_end_what_it_carried() {
+    let mut streams = streams();
+    let [first, second] = two_posts(&mut streams);
+    streams.route(None, &server_request());
+
+    let ended = streams.end_cancelled(&2.into());
+    assert!(ended.answer.is_none());
+    streams.route_cancel(&9.into(), &cancel_of_request());
+
+    assert_eq!(
+        texts(&read(&mut streams, second).0),
+        ["roots/list", "answer"]
+    );
+    let later = texts(&read(&mut streams, first).0);
+    assert_eq!(later, ["notifications/cancelled"]);
+}
+
+#[test]
+fn nothing_is_kept_of_a_carried_request_that_is_answered() {
+    let mut streams = streams();
+    two_posts(&mut streams);
+    streams.route(None, &server_request());
+    assert_eq!(streams.carried.len(), 1);
+
+    streams.answered(&9.into());
+
+    assert!(streams.carried.is_empty());
+}
+
 #[test]
 fn an_answer_waits_for_its_reader_however_many_others_are_answered_first() {
     for form in [
