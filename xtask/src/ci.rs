@@ -431,7 +431,7 @@ fn run_cluster(root: &Path) -> StepResult {
 
 type Step = fn(&Path) -> StepResult;
 
-const STEPS: [(&str, Step); 22] = [
+const STEPS: [(&str, Step); 23] = [
     ("fmt", fmt),
     ("tidy", run_tidy),
     ("typos", run_typos),
