@@ -98,7 +98,7 @@ impl Drop for Listener {
 }
 
 /// A connection that listens. Dropping it closes the connection.
-struct ListenConnection {
+struct ListeningConnection {
     client: Client,
     driver: JoinHandle<()>,
     notifications: mpsc::Receiver<Notification>,
@@ -106,7 +106,7 @@ struct ListenConnection {
     has_dropped: Arc<AtomicBool>,
 }
 
-impl Drop for ListenConnection {
+impl Drop for ListeningConnection {
     fn drop(&mut self) {
         self.driver.abort();
     }
@@ -128,14 +128,14 @@ impl Task {
         let mut was_connected = false;
         loop {
             match self.connect().await {
-                Ok(mut connection) => {
+                Ok(mut listening) => {
                     failures = 0;
                     self.is_connected.send_replace(true);
                     if was_connected {
                         self.inbox.missed();
                     }
                     was_connected = true;
-                    let lost = self.receive(&mut connection, &mut commands).await;
+                    let lost = self.receive(&mut listening, &mut commands).await;
                     self.is_connected.send_replace(false);
                     let Some(error) = lost else {
                         return;
@@ -152,14 +152,14 @@ impl Task {
     }
 
     /// Connects, listens to the channels of this replica and its groups, and shares its lock.
-    async fn connect(&self) -> Result<ListenConnection, Unavailable> {
+    async fn connect(&self) -> Result<ListeningConnection, Unavailable> {
         let (config, tls) = self.sender.database.connector();
         let connecting = within_limit(config.connect(tls.clone()));
         let (client, connection) = connecting.await?;
         let (notify, notifications) = mpsc::channel(QUEUED_NOTIFICATIONS);
         let has_dropped = Arc::<AtomicBool>::default();
         let driver = tokio::spawn(drive(connection, notify, has_dropped.clone()));
-        let connection = ListenConnection {
+        let listening = ListeningConnection {
             client,
             driver,
             notifications,
@@ -173,14 +173,14 @@ impl Task {
         // After listening: a replica that is alive receives what it is sent.
         let lock = replica_lock(self.sender.replica);
         statements.push_str(&format!("SELECT pg_advisory_lock_shared({lock})"));
-        within_limit(connection.client.batch_execute(&statements)).await?;
-        Ok(connection)
+        within_limit(listening.client.batch_execute(&statements)).await?;
+        Ok(listening)
     }
 
     /// Receives notifications until the connection fails; `None` if the handle was dropped.
     async fn receive(
         &mut self,
-        connection: &mut ListenConnection,
+        listening: &mut ListeningConnection,
         commands: &mut mpsc::UnboundedReceiver<Command>,
     ) -> Option<Unavailable> {
         let mut pings = tokio::time::interval(PING_EVERY);
@@ -189,7 +189,7 @@ impl Task {
             // Notifications come first: the messages of a busy replica must not lag behind its commands.
             let outcome = tokio::select! {
                 biased;
-                received = connection.notifications.recv_many(&mut batch, MAX_BATCH) => {
+                received = listening.notifications.recv_many(&mut batch, MAX_BATCH) => {
                     if received == 0 {
                         Err(unavailable("the connection was closed"))
                     } else {
@@ -198,10 +198,10 @@ impl Task {
                     }
                 }
                 Some(_) = self.answering.join_next() => Ok(()),
-                command = commands.recv() => self.perform(&connection.client, command?).await,
-                _ = pings.tick() => within_limit(connection.client.batch_execute("")).await,
+                command = commands.recv() => self.perform(&listening.client, command?).await,
+                _ = pings.tick() => within_limit(listening.client.batch_execute("")).await,
             };
-            if connection.has_dropped.swap(false, Ordering::SeqCst) {
+            if listening.has_dropped.swap(false, Ordering::SeqCst) {
                 self.inbox.missed();
             }
             if let Err(error) = outcome {

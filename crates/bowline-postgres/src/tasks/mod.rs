@@ -62,6 +62,14 @@ pub struct PostgresTaskStore {
     hints: Arc<HintListener>,
 }
 
+impl crate::Postgres {
+    /// Returns the store of tasks, for [`Tasks::new`](bowline_tasks::Tasks::new).
+    #[must_use]
+    pub fn tasks(&self) -> PostgresTaskStore {
+        PostgresTaskStore::new(self.database.clone())
+    }
+}
+
 /// What operations need besides a connection.
 #[derive(Clone)]
 struct Settings {

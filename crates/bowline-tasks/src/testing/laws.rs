@@ -303,28 +303,23 @@ pub async fn every_task_is_claimed_by_one_process(make: &MakeStores) {
         created.insert(stores.first.create(task(replica())).await.unwrap().id);
     }
     stores.clock.advance(LEASE);
-    let claimers = (0..8).map(|number: usize| {
+    let mut claimers = tokio::task::JoinSet::new();
+    for number in 0..8 {
         let store = [&stores.first, &stores.second][number % 2].clone();
-        // A thread and a runtime for each, as in processes.
-        std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread();
-            let runtime = { runtime }.build().unwrap();
-            runtime.block_on(async {
-                let owner = replica();
-                let mut claimed = Vec::new();
-                loop {
-                    let some = claim(&store, owner, 3).await;
-                    if some.is_empty() {
-                        return claimed;
-                    }
-                    claimed.extend(some.into_iter().map(|record| record.id));
+        claimers.spawn(async move {
+            let owner = replica();
+            let mut claimed = Vec::new();
+            loop {
+                let some = claim(&store, owner, 3).await;
+                if some.is_empty() {
+                    return claimed;
                 }
-            })
-        })
-    });
+                claimed.extend(some.into_iter().map(|record| record.id));
+            }
+        });
+    }
 
-    let claimers: Vec<_> = claimers.collect();
-    let claimed = claimers.into_iter().flat_map(|one| one.join().unwrap());
+    let claimed = claimers.join_all().await.into_iter().flatten();
     let claimed: Vec<TaskId> = claimed.collect();
 
     assert_eq!(claimed.len(), created.len(), "a task was claimed twice");

@@ -143,7 +143,8 @@ macro_rules! task_store_laws {
     };
     (@each $make:expr; $($law:ident)*) => {
         $(
-            #[tokio::test]
+            // On several threads: some laws are about what happens at the same time.
+            #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
             async fn $law() {
                 $crate::testing::laws::$law(&$make).await;
             }

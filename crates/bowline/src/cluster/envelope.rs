@@ -267,13 +267,13 @@ mod tests {
         let [asking, answering] = envelopes();
         let (to, body) = (answering.replica, b"body");
 
-        let (sealed, nonce) = asking.seal_question(to, "streams", body).unwrap();
-        let (_, other_nonce) = asking.seal_question(to, "streams", body).unwrap();
+        let (sealed, nonce) = asking.seal_question(to, "parked calls", body).unwrap();
+        let (_, other_nonce) = asking.seal_question(to, "parked calls", body).unwrap();
 
         assert!(asking.open_question(&sealed).is_err());
         let question = answering.open_question(&sealed).unwrap();
         assert_eq!(question.from, asking.replica);
-        assert_eq!(question.service, "streams");
+        assert_eq!(question.service, "parked calls");
         assert_eq!(&question.body[..], body);
         let answer = answering.seal_answer(&question, b"done");
         assert_eq!(asking.open_answer(&nonce, answer.clone()).unwrap(), "done");

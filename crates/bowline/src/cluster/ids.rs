@@ -83,17 +83,17 @@ impl FromStr for ReplicaId {
 #[non_exhaustive]
 pub struct InvalidReplicaId;
 
-/// The name of a group of replicas that receive the same messages, such as those with streams of one client.
+/// The name of a group of replicas that receive the same messages, such as those that serve one client.
 ///
 /// A kind and a name: groups of different kinds never have the same id. Both are visible to the operators of the
-/// engine, so a secret must be hashed first.
+/// engine, so a secret, such as an id that grants access, must be hashed first.
 ///
 /// # Examples
 ///
 /// ```
 /// use bowline::cluster::GroupId;
 ///
-/// assert_ne!(GroupId::new("changes", "calculator"), GroupId::new("streams", "calculator"));
+/// assert_ne!(GroupId::new("changes", "calculator"), GroupId::new("clients", "calculator"));
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(Arc<str>);

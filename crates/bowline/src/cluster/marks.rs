@@ -22,7 +22,7 @@ pub type MarkFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, MarkError>> +
 ///   could happen twice. An engine that loses its data, such as Redis without persistence that restarts, loses marks
 ///   all the same; the documentation of each engine says when.
 /// - While the engine is away, every method fails with [`MarkError::Unavailable`] within a few seconds. What follows is
-///   the caller's decision: an effect that must happen once is refused; a hint, such as a client that was revoked, is
+///   the caller's decision: an effect that must happen once is refused; a hint, such as that an id was revoked, is
 ///   treated as absent, and logged.
 /// - The engine's clock decides when a mark has expired, with the resolution of a second.
 ///

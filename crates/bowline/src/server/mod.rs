@@ -5,9 +5,9 @@ pub use change_bus::{
     ChangeBus, ChangeEvent, ChangeNotifier, ChangeReceiver, LocalChangeBus, ServerChange,
 };
 
-mod cluster;
-
 mod cluster_bus;
+
+mod cluster_settings;
 
 mod completion;
 pub use completion::{Completer, CompletionHandler, CompletionInput, IntoCompletion};
@@ -110,7 +110,6 @@ use bowline_core::era::{Caller, Dialects};
 use bowline_types::{CacheScope, Icon, Implementation};
 
 use crate::Result;
-use crate::cluster::Marks;
 use crate::exchange::{BoxFuture, Context, Responder};
 use crate::layer::{Layer, ProgressHeartbeat};
 use crate::limits::{Limits, Usage};
@@ -557,20 +556,6 @@ impl Server {
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.definition().account.usage()
-    }
-
-    /// Sets the keys that encrypt the `requestState` of multi round-trip requests.
-    ///
-    /// By default each server generates its own key, so that no other replica can continue its requests.
-    pub fn request_state_keys(self, keys: impl Into<RequestStateKeys>) -> Self {
-        self.with_definition(|definition| definition.input.keys = keys.into())
-    }
-
-    /// Sets the marks of effects that [`Context::once`](crate::Context::once) has performed. Defaults to
-    /// [`MemoryMarks`](crate::cluster::MemoryMarks), which holds 100,000. Replicas that share
-    /// [keys](Self::request_state_keys) must share marks; [`cluster`](Self::cluster) sets those of its engine.
-    pub fn marks(self, marks: impl Marks) -> Self {
-        self.with_definition(|definition| definition.input.marks = Arc::new(marks))
     }
 
     /// Sets the maximum size of a `requestState` in bytes, before encryption. Defaults to 64 KiB.

@@ -1,20 +1,12 @@
-//! A [`Server`] as one of several replicas, and its change bus.
+//! The settings of a [`Server`] that its replicas share: changes, marks and keys.
 
 use std::sync::Arc;
 
-use super::Server;
-use super::change_bus::ChangeBus;
 use super::cluster_bus::ClusterBus;
-use crate::cluster::Cluster;
+use super::{ChangeBus, RequestStateKeys, Server};
+use crate::cluster::{Cluster, Marks};
 
 impl Server {
-    /// Sets the bus for change notifications. Defaults to a [`LocalChangeBus`](super::LocalChangeBus) of this server.
-    ///
-    /// Set it before the server is served: connections that exist already stay subscribed to the earlier bus.
-    pub fn change_bus(self, bus: impl ChangeBus) -> Self {
-        self.with_definition(|definition| definition.bus = Arc::new(bus))
-    }
-
     /// Makes this server one of several replicas, which share an engine such as Redis:
     ///
     /// - change notifications reach the subscriptions of all replicas, as with a [`change_bus`](Self::change_bus);
@@ -53,5 +45,26 @@ impl Server {
     #[must_use]
     pub fn joined_cluster(&self) -> Option<Cluster> {
         self.definition().cluster.clone()
+    }
+
+    /// Sets the bus for change notifications. Defaults to a [`LocalChangeBus`](super::LocalChangeBus) of this server.
+    ///
+    /// Set it before the server is served: connections that exist already stay subscribed to the earlier bus.
+    pub fn change_bus(self, bus: impl ChangeBus) -> Self {
+        self.with_definition(|definition| definition.bus = Arc::new(bus))
+    }
+
+    /// Sets the keys that encrypt the `requestState` of multi round-trip requests.
+    ///
+    /// By default each server generates its own key, so that no other replica can continue its requests.
+    pub fn request_state_keys(self, keys: impl Into<RequestStateKeys>) -> Self {
+        self.with_definition(|definition| definition.input.keys = keys.into())
+    }
+
+    /// Sets the marks of effects that [`Context::once`](crate::Context::once) has performed. Defaults to
+    /// [`MemoryMarks`](crate::cluster::MemoryMarks), which holds 100,000. Replicas that share
+    /// [keys](Self::request_state_keys) must share marks; [`cluster`](Self::cluster) sets those of its engine.
+    pub fn marks(self, marks: impl Marks) -> Self {
+        self.with_definition(|definition| definition.input.marks = Arc::new(marks))
     }
 }
