@@ -14,7 +14,7 @@ use super::{Configured, ServerAddress, TransportKind};
     not(all(feature = "legacy", feature = "http-server")),
     allow(dead_code, reason = "legacy sessions over HTTP have ids")
 )]
-pub(crate) fn record_session_id(id: &str) {
+pub(crate) fn record_legacy_id(id: &str) {
     tracing::Span::current().record(attribute::MCP_SESSION_ID, id);
     super::otel::record_text(attribute::MCP_SESSION_ID, id);
 }
@@ -25,13 +25,13 @@ pub(crate) struct LegacyTimer(Option<Box<Running>>);
 
 struct Running {
     telemetry: Configured,
-    session: LegacySession,
+    session: LegacyConnection,
     started: Instant,
 }
 
 /// A session whose duration is recorded.
 #[allow(dead_code, reason = "read with the feature `otel` only")]
-pub(super) struct LegacySession {
+pub(super) struct LegacyConnection {
     pub(super) is_server: bool,
     pub(super) version: &'static str,
     pub(super) transport: TransportKind,
@@ -75,7 +75,7 @@ impl LegacyTimer {
         }
         self.0 = Some(Box::new(Running {
             telemetry,
-            session: LegacySession {
+            session: LegacyConnection {
                 is_server,
                 version: dialect.version,
                 transport,
@@ -98,7 +98,7 @@ impl Drop for LegacyTimer {
     fn drop(&mut self) {
         if let Some(running) = self.0.take() {
             let elapsed = running.started.elapsed();
-            running.telemetry.record_session(&running.session, elapsed);
+            running.telemetry.record_legacy(&running.session, elapsed);
         }
     }
 }
