@@ -80,7 +80,7 @@ impl Transport {
     }
 
     /// Sets the host and port of the server, for telemetry.
-    #[cfg_attr(not(feature = "http-client"), allow(dead_code, reason = "HTTP only"))]
+    #[allow(dead_code, reason = "used with the feature `http-client` only")]
     pub(super) fn with_address(mut self, host: Option<&str>, port: Option<u16>) -> Self {
         if let Self::Wire(wire) = &mut self {
             wire.sender = std::mem::take(&mut wire.sender).with_address(host, port);

@@ -17,7 +17,7 @@ use super::{Configured, ServerAddress, TransportKind};
     not(all(feature = "legacy", feature = "http-server")),
     allow(dead_code, reason = "legacy sessions over HTTP have ids")
 )]
-pub(crate) fn record_session_id(id: &str) {
+pub(crate) fn record_legacy_id(id: &str) {
     let hash = IdHash(id);
     tracing::Span::current().record(attribute::MCP_SESSION_ID, tracing::field::display(&hash));
     super::otel::record_text(attribute::MCP_SESSION_ID, &hash);
@@ -40,13 +40,13 @@ pub(crate) struct LegacyTimer(Option<Box<Running>>);
 
 struct Running {
     telemetry: Configured,
-    session: LegacySession,
+    session: LegacyConnection,
     started: Instant,
 }
 
 /// A session whose duration is recorded.
 #[allow(dead_code, reason = "read with the feature `otel` only")]
-pub(super) struct LegacySession {
+pub(super) struct LegacyConnection {
     pub(super) is_server: bool,
     pub(super) version: &'static str,
     pub(super) transport: TransportKind,
@@ -90,7 +90,7 @@ impl LegacyTimer {
         }
         self.0 = Some(Box::new(Running {
             telemetry,
-            session: LegacySession {
+            session: LegacyConnection {
                 is_server,
                 version: dialect.version,
                 transport,
@@ -113,7 +113,7 @@ impl Drop for LegacyTimer {
     fn drop(&mut self) {
         if let Some(running) = self.0.take() {
             let elapsed = running.started.elapsed();
-            running.telemetry.record_session(&running.session, elapsed);
+            running.telemetry.record_legacy(&running.session, elapsed);
         }
     }
 }

@@ -25,7 +25,7 @@ pub(crate) use handled::{HandledRequest, deliver_notification, record_principal}
 mod legacy;
 pub(crate) use legacy::LegacyTimer;
 #[cfg(all(feature = "legacy", feature = "http-server"))]
-pub(crate) use legacy::record_session_id;
+pub(crate) use legacy::record_legacy_id;
 
 mod operation;
 pub(crate) use operation::{Operation, ServerAddress};

@@ -115,6 +115,7 @@ impl Target {
 }
 
 /// Returns the name of the method on the wire: `initialize` is `server/discover` in the internal form.
+#[allow(clippy::ptr_arg, reason = "a static text is not copied")]
 fn wire_method(method: &Cow<'static, str>, dialect: &Dialect) -> Cow<'static, str> {
     if *method == DiscoverRequest::NAME && !dialect.is_modern() {
         return Cow::Borrowed("initialize");
@@ -123,6 +124,7 @@ fn wire_method(method: &Cow<'static, str>, dialect: &Dialect) -> Cow<'static, st
 }
 
 /// Returns the method, truncated: its length is decided by the peer.
+#[allow(clippy::ptr_arg, reason = "a static text is not copied")]
 fn bounded(method: &Cow<'static, str>) -> Cow<'static, str> {
     match method {
         Cow::Borrowed(method) => Cow::Borrowed(method),

@@ -8,7 +8,7 @@ use bowline_core::era::Request;
 use bowline_core::json::Params;
 use bowline_types::{Json, RequestId};
 
-use super::legacy::LegacySession;
+use super::legacy::LegacyConnection;
 use super::{Ending, Operation};
 use crate::exchange::{Context, Responder, TraceContext};
 use crate::limits::Account;
@@ -80,7 +80,7 @@ impl Configured {
 
     pub(crate) fn record_legs(&self, _: &Request, _: u32) {}
 
-    pub(super) fn record_session(&self, _: &LegacySession, _: Duration) {}
+    pub(super) fn record_legacy(&self, _: &LegacyConnection, _: Duration) {}
 
     pub(crate) fn watch(&self, _: &Arc<Account>, _: &Shutdown) {}
 

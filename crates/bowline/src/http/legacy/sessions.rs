@@ -39,7 +39,7 @@ use crate::peer::{Driver, ListWatch, LocalRole, Peer};
 use crate::random;
 use crate::shutdown::Shutdown;
 use crate::sync::Mutex;
-use crate::telemetry::{Telemetry, record_session_id};
+use crate::telemetry::{Telemetry, record_legacy_id};
 
 /// All published sessions, by id. Dropping it ends them.
 #[derive(Default)]
@@ -497,7 +497,7 @@ struct PrincipalResponder {
 
 impl Responder for PrincipalResponder {
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
-        record_session_id(&self.session.id());
+        record_legacy_id(&self.session.id());
         let head = self.session.take_head(cx.request_id());
         let principal = head.as_ref().map(|head| super::principal(&head.parts));
         let principal =

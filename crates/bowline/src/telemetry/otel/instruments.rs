@@ -1,4 +1,4 @@
-//! [`Instruments`], the histograms of operations, cancels, legs, tasks and legacy connections.
+//! [`Instruments`], the histograms of operations, cancels, legs and tasks.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -8,7 +8,6 @@ use opentelemetry::metrics::{Histogram, Meter};
 use opentelemetry::{KeyValue, StringValue, Value};
 
 use super::super::ending::Unknown;
-use super::super::legacy::LegacySession;
 use super::super::operation::Target;
 use crate::telemetry::names::{DURATION_BUCKETS, EXECUTE_TOOL, OTHER, attribute, bowline, metric};
 use crate::telemetry::{Ending, Operation};
@@ -16,8 +15,6 @@ use crate::telemetry::{Ending, Operation};
 pub(super) struct Instruments {
     client_operation: Histogram<f64>,
     server_operation: Histogram<f64>,
-    client_session: Histogram<f64>,
-    server_session: Histogram<f64>,
     client_cancelled: Histogram<f64>,
     server_cancelled: Histogram<f64>,
     call_legs: Histogram<u64>,
@@ -35,14 +32,7 @@ pub(super) enum Side {
 
 impl Instruments {
     pub(super) fn new(meter: &Meter) -> Self {
-        let duration = |name, description| {
-            meter
-                .f64_histogram(name)
-                .with_unit("s")
-                .with_description(description)
-                .with_boundaries(DURATION_BUCKETS.to_vec())
-                .build()
-        };
+        let duration = |name, description| duration(meter, name, description);
         Self {
             client_operation: duration(
                 metric::CLIENT_OPERATION_DURATION,
@@ -51,14 +41,6 @@ impl Instruments {
             server_operation: duration(
                 metric::SERVER_OPERATION_DURATION,
                 "The duration of a request or notification, as its receiver observes it.",
-            ),
-            client_session: duration(
-                metric::CLIENT_SESSION_DURATION,
-                "The duration of a session, as its client observes it.",
-            ),
-            server_session: duration(
-                metric::SERVER_SESSION_DURATION,
-                "The duration of a session, as its server observes it.",
             ),
             client_cancelled: duration(
                 bowline::CLIENT_CANCELLED_DURATION,
@@ -112,34 +94,6 @@ impl Instruments {
         self.call_legs.record(legs.into(), &attributes);
     }
 
-    pub(super) fn record_session(&self, session: &LegacySession, elapsed: Duration) {
-        let mut attributes = vec![KeyValue::new(
-            attribute::MCP_PROTOCOL_VERSION,
-            session.version,
-        )];
-        let transport = session.transport;
-        let texts = [
-            (attribute::NETWORK_TRANSPORT, transport.network_transport()),
-            (
-                attribute::NETWORK_PROTOCOL_NAME,
-                transport.network_protocol(),
-            ),
-        ];
-        let present = texts
-            .into_iter()
-            .filter_map(|(name, text)| Some((name, text?)));
-        attributes.extend(present.map(|(name, text)| KeyValue::new(name, text)));
-        let error = session.error_type.as_ref();
-        attributes.extend(error.map(|it| KeyValue::new(attribute::ERROR_TYPE, text(it))));
-        let histogram = if session.is_server {
-            &self.server_session
-        } else {
-            attributes.extend(session.address.iter().flat_map(|it| address_attributes(it)));
-            &self.client_session
-        };
-        histogram.record(elapsed.as_secs_f64(), &attributes);
-    }
-
     pub(super) fn record_task(&self, tool: &str, status: &'static str, elapsed: Duration) {
         let attributes = [
             KeyValue::new(attribute::GEN_AI_TOOL_NAME, shortened(tool).to_string()),
@@ -148,6 +102,20 @@ impl Instruments {
         self.task_duration
             .record(elapsed.as_secs_f64(), &attributes);
     }
+}
+
+/// Creates a histogram of seconds, with the buckets of the conventions.
+pub(super) fn duration(
+    meter: &Meter,
+    name: &'static str,
+    description: &'static str,
+) -> Histogram<f64> {
+    meter
+        .f64_histogram(name)
+        .with_unit("s")
+        .with_description(description)
+        .with_boundaries(DURATION_BUCKETS.to_vec())
+        .build()
 }
 
 /// The attributes of an operation that metrics and spans share, the method first. Unknown names are left out.
@@ -201,7 +169,9 @@ pub(super) fn ending_attributes(ending: &Ending) -> impl Iterator<Item = KeyValu
     present.map(|(name, value)| KeyValue::new(name, text(value)))
 }
 
-fn address_attributes(address: &crate::telemetry::ServerAddress) -> impl Iterator<Item = KeyValue> {
+pub(super) fn address_attributes(
+    address: &crate::telemetry::ServerAddress,
+) -> impl Iterator<Item = KeyValue> {
     let port = address
         .port
         .map(|port| KeyValue::new(attribute::SERVER_PORT, i64::from(port)));
@@ -219,11 +189,13 @@ fn target_attribute(operation: &Operation) -> Option<KeyValue> {
     Some(KeyValue::new(key, StringValue::from(name.clone())))
 }
 
+#[allow(clippy::ptr_arg, reason = "a static text is not copied")]
 fn method_attribute(method: &Cow<'static, str>) -> KeyValue {
     KeyValue::new(attribute::MCP_METHOD_NAME, text(method))
 }
 
-fn text(value: &Cow<'static, str>) -> Value {
+#[allow(clippy::ptr_arg, reason = "a static text is not copied")]
+pub(super) fn text(value: &Cow<'static, str>) -> Value {
     match value {
         Cow::Borrowed(text) => Value::from(*text),
         Cow::Owned(text) => Value::from(text.clone()),

@@ -6,6 +6,9 @@ use drain::DrainTotals;
 mod instruments;
 use instruments::Instruments;
 
+mod legacy;
+use legacy::LegacyInstruments;
+
 mod meta_carrier;
 use meta_carrier::{MetaExtractor, MetaInjector};
 
@@ -35,7 +38,7 @@ use opentelemetry::propagation::TextMapPropagator;
 use opentelemetry::trace::{Span, TraceContextExt as _, Tracer, TracerProvider};
 use opentelemetry::{InstrumentationScope, KeyValue};
 
-use super::legacy::LegacySession;
+use super::legacy::LegacyConnection;
 use super::names::{SCHEMA_URL, SCOPE};
 use super::{Operation, TransportKind};
 use crate::Result;
@@ -78,6 +81,7 @@ pub struct Telemetry {
 struct TelemetryInner {
     tracer: BoxedTracer,
     instruments: Instruments,
+    legacy: LegacyInstruments,
     shared: Arc<Shared>,
 }
 
@@ -135,6 +139,7 @@ impl Telemetry {
             inner: Arc::new(TelemetryInner {
                 tracer,
                 instruments: Instruments::new(meter),
+                legacy: LegacyInstruments::new(meter),
                 shared,
             }),
             propagator: None,
@@ -196,6 +201,7 @@ impl Shared {
     fn observed(meter: &Meter) -> Arc<Self> {
         let shared = Arc::new(Self::default());
         usage::observe(meter, &shared);
+        legacy::observe(meter, &shared);
         drain::observe(meter, &shared);
         shared
     }
@@ -322,9 +328,9 @@ impl Configured {
         }
     }
 
-    pub(super) fn record_session(&self, session: &LegacySession, elapsed: Duration) {
+    pub(super) fn record_legacy(&self, connection: &LegacyConnection, elapsed: Duration) {
         if let Some(telemetry) = &self.0 {
-            telemetry.inner.instruments.record_session(session, elapsed);
+            telemetry.inner.legacy.record(connection, elapsed);
         }
     }
 

@@ -47,7 +47,7 @@ impl UsageTotals {
         usages
     }
 
-    fn sum(&mut self, value: impl Fn(&Usage) -> usize) -> i64 {
+    pub(super) fn sum(&mut self, value: impl Fn(&Usage) -> usize) -> i64 {
         let sum: usize = self.usages().iter().map(value).sum();
         i64::try_from(sum).unwrap_or(i64::MAX)
     }
@@ -125,33 +125,17 @@ fn observe_usage(meter: &Meter, shared: &Arc<Shared>) {
             }
         })
         .build();
-    let gauges: [(&str, &str, &str, fn(&Usage) -> usize); 2] = [
-        (
-            bowline::SERVER_CONNECTIONS,
-            "{connection}",
-            "HTTP connections.",
-            |usage| usage.connections,
-        ),
-        (
-            bowline::SERVER_SESSIONS,
-            "{session}",
-            "Legacy sessions over HTTP.",
-            |usage| usage.sessions,
-        ),
-    ];
-    for (name, unit, description, value) in gauges {
-        let weak = Arc::downgrade(shared);
-        meter
-            .i64_observable_up_down_counter(name)
-            .with_unit(unit)
-            .with_description(description)
-            .with_callback(move |observer| {
-                if let Some(shared) = weak.upgrade() {
-                    observer.observe(shared.usage.lock().sum(value), &[]);
-                }
-            })
-            .build();
-    }
+    let weak = Arc::downgrade(shared);
+    meter
+        .i64_observable_up_down_counter(bowline::SERVER_CONNECTIONS)
+        .with_unit("{connection}")
+        .with_description("HTTP connections.")
+        .with_callback(move |observer| {
+            if let Some(shared) = weak.upgrade() {
+                observer.observe(shared.usage.lock().sum(|usage| usage.connections), &[]);
+            }
+        })
+        .build();
     let weak = Arc::downgrade(shared);
     meter
         .u64_observable_counter(bowline::SERVER_LIMIT_REACHED)
