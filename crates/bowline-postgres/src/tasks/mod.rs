@@ -27,15 +27,6 @@ mod rows;
 
 mod statements;
 
-impl crate::Postgres {
-    /// Returns the store of tasks, for [`Tasks::new`](bowline_tasks::Tasks::new).
-    #[cfg_attr(docsrs, doc(cfg(feature = "tasks")))]
-    #[must_use]
-    pub fn tasks(&self) -> PostgresTaskStore {
-        PostgresTaskStore::new(self.database.clone())
-    }
-}
-
 /// A durable store of tasks in Postgres, for the replicas of a server; returned by
 /// [`Postgres::tasks`](crate::Postgres::tasks).
 ///

@@ -22,6 +22,10 @@ impl Legacy {
         false
     }
 
+    pub(super) fn has_unread_streams(&self) -> bool {
+        false
+    }
+
     pub(super) fn call_orphan_timeout(&self) -> Duration {
         Duration::ZERO
     }

@@ -218,6 +218,11 @@ impl Legacy {
         self.timeouts.orphan_timeout
     }
 
+    /// Returns whether a client may still resume a stream that has ended.
+    pub(super) fn has_unread_streams(&self) -> bool {
+        self.sessions.has_unread()
+    }
+
     fn store(&self, account: &Account) -> Box<dyn EventStore> {
         match &self.store {
             Some(make) => make(),

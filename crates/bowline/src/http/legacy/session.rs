@@ -306,6 +306,11 @@ impl Session {
         }
     }
 
+    /// Returns whether a stream has ended that was not read to its end.
+    pub(super) fn has_unread(&self) -> bool {
+        self.state.lock().streams.has_unread()
+    }
+
     pub(super) fn eviction_rank(&self) -> EvictionRank {
         self.state.lock().eviction_rank()
     }

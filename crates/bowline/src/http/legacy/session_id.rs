@@ -146,9 +146,9 @@ fn encode(
     has_client: bool,
     client: &Description<'_>,
 ) -> Option<Vec<u8>> {
-    let flags = u8::from(facts.features.logging) * LOGGING
-        | u8::from(facts.features.subscriptions) * SUBSCRIPTIONS
-        | u8::from(has_client) * HAS_CLIENT;
+    let flags = (u8::from(facts.features.logging) * LOGGING)
+        | (u8::from(facts.features.subscriptions) * SUBSCRIPTIONS)
+        | (u8::from(has_client) * HAS_CLIENT);
     let mut out = vec![FORMAT];
     out.extend_from_slice(&facts.owner);
     out.extend_from_slice(&facts.created.to_be_bytes());

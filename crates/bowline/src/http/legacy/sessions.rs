@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use bowline_core::era::{DuplexAdmission, Era, Request, legacy as era};
 use bowline_core::http::admission::HttpRejection;
@@ -214,6 +215,7 @@ impl Sessions {
         let driver = Box::new(driver);
         let drain = SessionDrain {
             shutdown,
+            has_replicas: state.cluster.is_some(),
             responder: state.responder.clone(),
         };
         let driving = drive_session(session.clone(), peer, driver, drain, timeouts, table);
@@ -310,6 +312,11 @@ impl Sessions {
         let from = (Bound::Included(key), Bound::Unbounded);
         let (id, running) = table.by_id.range::<str, _>(from).next()?;
         (session_key(id) == key).then(|| running.session.clone())
+    }
+
+    /// Returns whether a stream of a session has ended that was not read to its end.
+    pub(super) fn has_unread(&self) -> bool {
+        self.live().iter().any(|session| session.has_unread())
     }
 
     /// Returns all live sessions.
@@ -418,6 +425,8 @@ enum SessionEnd {
 /// What a session needs when the server drains.
 struct SessionDrain {
     shutdown: Shutdown,
+    /// Whether other replicas may read its streams.
+    has_replicas: bool,
     responder: Arc<dyn Responder>,
 }
 
@@ -447,6 +456,9 @@ async fn drive_session(
         let (responder, shutdown) = (&*drain.responder, &drain.shutdown);
         // Boxed, because few sessions see a drain, and all of them have space for it.
         Box::pin(peer.drain(&mut driver, responder, shutdown)).await;
+        if drain.has_replicas {
+            Box::pin(until_read(&session, shutdown)).await;
+        }
     }
     drop((driver, peer));
     if let Some(table) = table.upgrade() {
@@ -454,10 +466,34 @@ async fn drive_session(
     }
 }
 
+/// Waits until other replicas have read the streams that have ended, for at most the grace period: a client that lost its
+/// connection resumes there.
+async fn until_read(session: &Session, shutdown: &Shutdown) {
+    let read = async {
+        while session.has_unread() {
+            tokio::time::sleep(UNREAD_CHECK).await;
+        }
+    };
+    tokio::select! {
+        biased; // the usual end
+        () = read => {}
+        () = shutdown.closed() => {}
+    }
+}
+
 /// Returns the part of a session id that identifies it among replicas: it contains the nonce, and does not open the
 /// session.
 pub(super) fn session_key(id: &str) -> &str {
     id.get(..KEY_CHARS).unwrap_or(id)
+}
+
+/// Returns a part of a session id that identifies the session in logs and does not open it.
+fn loggable_id(id: &str) -> &str {
+    let key = session_key(id);
+    match key.len() < id.len() {
+        true => key,
+        false => id.get(..id.len() / 2).unwrap_or_default(),
+    }
 }
 
 /// Refuses sessions where none is allowed.
@@ -497,7 +533,10 @@ struct PrincipalResponder {
 
 impl Responder for PrincipalResponder {
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
-        record_legacy_id(&self.session.id());
+        let id = self.session.id();
+        if !id.is_empty() {
+            record_legacy_id(&id);
+        }
         let head = self.session.take_head(cx.request_id());
         let principal = head.as_ref().map(|head| super::principal(&head.parts));
         let principal =
@@ -550,6 +589,8 @@ pub(super) fn no_randomness(why: &'static str) -> HttpRejection {
     unavailable("failed to open a session")
 }
 
+/// How often unread streams are looked for in a drain.
+const UNREAD_CHECK: Duration = Duration::from_millis(50);
 /// The internal method of the handshake.
 const DISCOVER: &str = "server/discover";
 /// Base64 of a version byte and of most of a nonce of 24 bytes.

@@ -490,6 +490,12 @@ impl SessionStreams {
         self.streams.get(key).map_or(0, |stream| stream.written)
     }
 
+    /// Returns whether a stream has ended that was not read to its end.
+    pub(super) fn has_unread(&self) -> bool {
+        let mut streams = self.streams.keys().filter_map(|key| self.streams.get(key));
+        streams.any(|stream| stream.is_ended && stream.read < stream.written)
+    }
+
     /// Returns the ids of the unanswered requests.
     pub(super) fn unanswered(&self) -> impl ExactSizeIterator<Item = &RequestId> {
         self.unanswered.keys()

@@ -522,6 +522,11 @@ impl ServiceState {
         HttpRejection::draining()
     }
 
+    /// Returns whether another replica may still read streams of this one.
+    fn has_unread_streams(&self) -> bool {
+        self.cluster.is_some() && self.legacy.has_unread_streams()
+    }
+
     /// Waits until new requests are refused, and none is running or the grace period is over.
     pub(crate) async fn drained(&self) {
         // Looked at again and again: each request that ends would otherwise have to check for a drain.
@@ -540,7 +545,7 @@ impl ServiceState {
                     // request on its way loses it.
                     refused = now_refused;
                     tokio::time::sleep(QUIET_TIME).await;
-                } else if self.responder.open_calls() > 0 {
+                } else if self.responder.open_calls() > 0 || self.has_unread_streams() {
                     tokio::time::sleep(IDLE_CHECK).await;
                 } else {
                     return;

@@ -331,6 +331,35 @@ async fn a_call_is_resumed_on_any_replica() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_draining_replica_answers_readers_until_they_have_read() {
+    let mut replicas = Replicas::open("2025-11-25").await;
+    let Replicas {
+        fixtures, clients, ..
+    } = &mut replicas;
+    let service = clients[0].service().clone();
+    let mut running = clients[0].start_call(&mut fixtures[0], 7, "a").await;
+    let seen = running.chunk().await.unwrap();
+    let resume = with_header(clients[0].get(), "last-event-id", last_event_id(&seen));
+    clients[0].close_connections();
+    drop(running);
+
+    fixtures[0].server.shut_down(Duration::from_secs(600));
+    fixtures[0].release.notify_one();
+    fixtures[0].handler_finished("a").await;
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(service.sessions(), 1, "its stream was not read");
+    let resumed = clients[1].send(resume).await;
+
+    assert_eq!(resumed.messages().await.last().unwrap()["id"], 7);
+    tokio::time::timeout(Duration::from_secs(5), service.drained())
+        .await
+        .expect("nothing is left to read");
+    while service.sessions() > 0 {
+        tokio::time::advance(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_post_to_an_http_sse_session_is_delivered_to_the_replica_with_its_stream() {
     let replicas = Replicas::open("2025-06-18").await;
     let services = replicas.clients.each_ref().map(SessionClient::service);
