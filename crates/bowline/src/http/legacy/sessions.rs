@@ -487,15 +487,6 @@ pub(super) fn session_key(id: &str) -> &str {
     id.get(..KEY_CHARS).unwrap_or(id)
 }
 
-/// Returns a part of a session id that identifies the session in logs and does not open it.
-fn loggable_id(id: &str) -> &str {
-    let key = session_key(id);
-    match key.len() < id.len() {
-        true => key,
-        false => id.get(..id.len() / 2).unwrap_or_default(),
-    }
-}
-
 /// Refuses sessions where none is allowed.
 fn check_limits(session: &Session) -> Result<(), HttpRejection> {
     let (limits, counters) = (session.account.limits(), session.account.counters());
@@ -520,7 +511,7 @@ pub(super) enum SessionOrigin {
     /// With `initialize`.
     Handshake,
     /// From its id, whose handshake another live state has completed.
-    Revived(HandshakeFacts),
+    Revived(Box<HandshakeFacts>),
 }
 
 /// Wraps a responder, giving each request the principal and the head of its own POST.
