@@ -95,19 +95,24 @@ pub(super) fn observe(meter: &Meter, shared: &Arc<Shared>) {
             }
         })
         .build();
-    let counters: [(&str, &str, fn(DrainCounts) -> u64); 2] = [
-        (
-            bowline::SERVER_DRAIN_REFUSED,
-            "Requests that were refused because the server drains.",
-            |counts| counts.refused,
-        ),
-        (
-            bowline::SERVER_DRAIN_CANCELLED,
-            "Requests that were cancelled at the end of a drain.",
-            |counts| counts.cancelled,
-        ),
+    let counters = [
+        DrainCounter {
+            name: bowline::SERVER_DRAIN_REFUSED,
+            description: "Requests that were refused because the server drains.",
+            value: |counts| counts.refused,
+        },
+        DrainCounter {
+            name: bowline::SERVER_DRAIN_CANCELLED,
+            description: "Requests that were cancelled at the end of a drain.",
+            value: |counts| counts.cancelled,
+        },
     ];
-    for (name, description, value) in counters {
+    for counter in counters {
+        let DrainCounter {
+            name,
+            description,
+            value,
+        } = counter;
         let weak = Arc::downgrade(shared);
         meter
             .u64_observable_counter(name)
@@ -120,4 +125,10 @@ pub(super) fn observe(meter: &Meter, shared: &Arc<Shared>) {
             })
             .build();
     }
+}
+
+struct DrainCounter {
+    name: &'static str,
+    description: &'static str,
+    value: fn(DrainCounts) -> u64,
 }
