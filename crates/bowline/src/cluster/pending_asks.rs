@@ -38,7 +38,6 @@ struct AskTable {
 
 impl PendingAsks {
     /// Adds a question, with an id that no other one has.
-    #[must_use]
     pub fn add(&self) -> PendingAsk {
         let (answer, answered) = oneshot::channel();
         let mut table = self.0.lock();
