@@ -133,11 +133,13 @@ impl Nats {
     }
 
     /// Returns the marks, for use without a [`Cluster`].
+    #[must_use]
     pub fn marks(&self) -> impl Marks + use<> {
         self.marks.clone()
     }
 
     /// Returns the messages, for use without a [`Cluster`].
+    #[must_use]
     pub fn messages(&self) -> impl ReplicaMessages + use<> {
         let (client, events) = (self.client.clone(), self.events.clone());
         NatsMessages::new(client, events, self.replica, self.subjects.clone())

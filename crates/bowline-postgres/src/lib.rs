@@ -85,11 +85,13 @@ impl Postgres {
     }
 
     /// Returns the marks, for use without a [`Cluster`].
+    #[must_use]
     pub fn marks(&self) -> impl Marks + use<> {
         PostgresMarks::new(self.database.clone())
     }
 
     /// Returns the messages, for use without a [`Cluster`].
+    #[must_use]
     pub fn messages(&self) -> impl ReplicaMessages + use<> {
         PostgresMessages::new(self.database.clone(), self.replica)
     }

@@ -87,11 +87,13 @@ impl Redis {
     }
 
     /// Returns the marks, for use without a [`Cluster`].
+    #[must_use]
     pub fn marks(&self) -> impl Marks + use<> {
         RedisMarks::new(self.connection.clone(), &self.prefix)
     }
 
     /// Returns the messages, for use without a [`Cluster`].
+    #[must_use]
     pub fn messages(&self) -> impl ReplicaMessages + use<> {
         RedisMessages::new(self.connection.clone(), self.replica, &self.prefix)
     }

@@ -17,6 +17,10 @@ pub(super) enum Failure {
 }
 
 impl Failure {
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "it is passed to `map_err`, which passes errors by value"
+    )]
     pub(super) fn invalid(what: impl ToString) -> Self {
         Self::Invalid(what.to_string())
     }
