@@ -17,7 +17,7 @@ fn default_of<'a>(page: &'a str, name: &str) -> Option<&'a str> {
 fn read(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let text = std::fs::read_to_string(root.join(path));
-    text.unwrap_or_else(|error| panic!("{path}: {error}"))
+    text.expect(path)
 }
 
 /// Formats the value of a limit as the page does.
@@ -25,7 +25,7 @@ fn formatted(name: &str, value: usize) -> String {
     const KIB: usize = 1024;
     match value {
         usize::MAX => "unlimited".to_owned(),
-        _ if name.ends_with("_bytes") && value % (KIB * KIB) == 0 => {
+        _ if name.ends_with("_bytes") && value.is_multiple_of(KIB * KIB) => {
             format!("{} MiB", value / KIB / KIB)
         }
         _ if name.ends_with("_bytes") => format!("{} KiB", value / KIB),

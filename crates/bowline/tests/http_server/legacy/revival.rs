@@ -24,6 +24,7 @@ async fn two_replicas(version: &'static str) -> (SessionClient, SessionClient) {
     (client, other)
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "called with `json!`")]
 pub(super) fn request(id: i64, method: &str, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
