@@ -152,7 +152,7 @@ const SEND: &str = "
     WITH message AS (INSERT INTO bowline.messages (body) VALUES ($1) RETURNING id)
     SELECT pg_notify($2::text, $3::text || id::text) FROM message";
 
-/// A replica that listens shares its lock; whoever gets it alone knows that no one does.
+/// A replica that listens shares its lock; if it can be taken alone, no replica listens.
 const ASK: &str = "
     WITH replica AS MATERIALIZED (SELECT NOT pg_try_advisory_xact_lock($1::bigint) AS is_alive),
     message AS (

@@ -46,6 +46,10 @@ mod random;
 
 pub mod seal;
 
+#[cfg_attr(
+    not(feature = "http-server"),
+    allow(dead_code, reason = "only HTTP has probes")
+)]
 mod shutdown;
 
 mod signal;

@@ -162,7 +162,7 @@ struct UnprivilegedUser {
 }
 
 impl UnprivilegedUser {
-    /// Returns the user `postgres`, or `nobody`.
+    /// Returns the user `postgres`, or `daemon`.
     fn find() -> io::Result<Self> {
         let users = fs::read_to_string("/etc/passwd")?;
         let find = |name: &str| {
@@ -174,7 +174,7 @@ impl UnprivilegedUser {
             let group = fields.next()?.parse().ok()?;
             Some(Self { user, group })
         };
-        let found = find("postgres").or_else(|| find("nobody"));
+        let found = find("postgres").or_else(|| find("daemon"));
         found.ok_or_else(|| io::Error::other("found no unprivileged user for Postgres"))
     }
 

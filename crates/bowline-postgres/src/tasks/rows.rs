@@ -115,8 +115,8 @@ pub(super) fn stored_task(row: &Row) -> Result<StoredTask, Failure> {
 fn record(columns: &mut Columns<'_>) -> Result<TaskRecord, Failure> {
     let id = columns.task_id()?;
     // Records and requests can be made from `NewTask` only; what is stored is assigned below.
-    let nobody = ReplicaId::from_bytes([0; 16]);
-    let new = NewTask::new(id, "", nobody, Duration::ZERO);
+    let owner = ReplicaId::from_bytes([0; 16]);
+    let new = NewTask::new(id, "", owner, Duration::ZERO);
     let (mut record, _) = new.into_record(Timestamp::default());
     record.principal = columns.next::<Option<String>>()?.map(Arc::from);
     record.run_mode = columns.named(RunMode::from_name)?;

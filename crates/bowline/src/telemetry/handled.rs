@@ -102,6 +102,10 @@ impl Observed {
     }
 
     /// Ends the spans, and records the duration.
+    #[allow(
+        clippy::boxed_local,
+        reason = "it is small without the feature `otel` only"
+    )]
     pub(super) fn end(mut self: Box<Self>, ending: &Ending, result: Option<&bowline_types::Json>) {
         let elapsed = self.started.elapsed();
         if !self.span.is_disabled() {

@@ -38,8 +38,8 @@ impl TaskMetrics {
 }
 
 /// No telemetry.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Configured;
+#[derive(Clone, Default)]
+pub(crate) struct Configured(());
 
 impl From<Telemetry> for Configured {
     fn from(telemetry: Telemetry) -> Self {
@@ -50,7 +50,7 @@ impl From<Telemetry> for Configured {
 impl Configured {
     #[inline]
     pub(crate) fn of(_: &dyn Responder) -> Self {
-        Self
+        Self(())
     }
 
     #[inline]
@@ -63,19 +63,19 @@ impl Configured {
     }
 
     pub(crate) fn start_handled(&self, _: &Operation, _: &Params, _: &Context) -> OtelSpan {
-        OtelSpan
+        OtelSpan(())
     }
 
     pub(crate) fn start_notified(&self, _: &Operation, _: &Notification) -> OtelSpan {
-        OtelSpan
+        OtelSpan(())
     }
 
     pub(crate) fn start_sent(&self, _: &Operation, _: &mut Request) -> OtelSpan {
-        OtelSpan
+        OtelSpan(())
     }
 
     pub(crate) fn start_notifying(&self, _: &Operation, _: &mut Notification) -> OtelSpan {
-        OtelSpan
+        OtelSpan(())
     }
 
     pub(crate) fn record_legs(&self, _: &Request, _: u32) {}
@@ -90,28 +90,33 @@ impl Configured {
 }
 
 /// No span.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct OtelSpan;
+#[derive(Clone, Default)]
+pub(crate) struct OtelSpan(());
 
 impl OtelSpan {
-    pub(crate) fn attach(&self) {}
+    pub(crate) fn attach(&self) -> NotAttached {
+        NotAttached
+    }
 
     pub(crate) fn set_request_id(&self, _: &RequestId) {}
 
     pub(crate) fn end(&mut self, _: &Operation, _: &Ending, _: Option<&Json>, _: Duration) {}
 }
 
+/// The guard of no span.
+pub(crate) struct NotAttached;
+
 /// What the context of a request keeps: nothing.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct ContextTelemetry;
+#[derive(Clone, Default)]
+pub(crate) struct ContextTelemetry(());
 
 impl ContextTelemetry {
     pub(crate) fn new(_: &Configured, _: &OtelSpan) -> Self {
-        Self
+        Self(())
     }
 
     pub(crate) fn configured(&self) -> Configured {
-        Configured
+        Configured(())
     }
 
     pub(crate) fn trace(&self) -> Option<TraceContext> {

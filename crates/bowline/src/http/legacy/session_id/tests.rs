@@ -194,7 +194,10 @@ fn the_longest_content_fits_into_the_longest_id() {
         let facts = facts(json!({"name": "a", "version": "1"}), experimental);
         seal_session_id(&keys(), &Principal::anonymous(), &facts, DAY).unwrap()
     };
-    let longest = (500..700).filter_map(with_length).next_back().expect("one fits");
+    let longest = (500..700)
+        .filter_map(with_length)
+        .next_back()
+        .expect("one fits");
 
     assert!(
         (1020..=MAX_ID_CHARS).contains(&longest.len()),
