@@ -188,8 +188,8 @@ fn workspace_root() -> PathBuf {
 const USAGE: &str = "\
 Usage: cargo xtask <command>
 
-  ci [--skip STEP]… [--keep-going]   all checks, in order; `deny`, `packages`, `semver`, `docs`, `counts` and
-                                     `real` with --all only
+  ci [--skip STEP]… [--keep-going]   all checks, in order; `deny`, `packages`, `semver`, `docs`, `counts`,
+                                     `real` and `cluster` with --all only
                                      steps: fmt, tidy, typos, otel, deny, clippy, features, test, hostile, doc,
                                      package, packages, msrv, api, semver, docs, no-legacy, counts, conformance,
                                      interop, real, cluster, mutants

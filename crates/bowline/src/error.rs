@@ -111,7 +111,7 @@ impl Error {
     /// let client = Client::in_process(&server).await?;
     /// server.shut_down(Duration::from_secs(10));
     ///
-    /// let refused = client.list_tools().await.unwrap_err();
+    /// let refused = client.call_tool("add", ()).await.unwrap_err();
     /// assert_eq!(refused.retry_after(), Some(Duration::from_secs(1)));
     /// # Ok(()) }
     /// ```

@@ -29,7 +29,7 @@ use crate::sync::Mutex;
 /// let server = Server::new("calculator", "1.0.0");
 /// let client = Client::in_process(&server).await?;
 /// server.shut_down(Duration::from_secs(10));
-/// assert!(client.list_tools().await.is_err());
+/// assert!(client.call_tool("add", ()).await.is_err());
 ///
 /// let report = server.drain_report();
 /// assert_eq!(report.phase, DrainPhase::Refusing);
