@@ -72,7 +72,7 @@ impl RawHttp1 {
     pub(crate) async fn head(&mut self) -> io::Result<String> {
         let end = self.find(b"\r\n\r\n").await?;
         let head = self.take(end + 4).await?;
-        Ok(String::from_utf8_lossy(&head).to_ascii_lowercase())
+        Ok(with_lowercase_names(&String::from_utf8_lossy(&head)))
     }
 
     async fn chunks(&mut self) -> io::Result<Vec<u8>> {
@@ -116,6 +116,17 @@ impl RawHttp1 {
             _ => Ok(()),
         }
     }
+}
+
+/// Returns a head whose header names are in lower case. Values keep theirs: the id of a session is base64.
+fn with_lowercase_names(head: &str) -> String {
+    let lines = head
+        .split_inclusive("\r\n")
+        .map(|line| match line.split_once(':') {
+            Some((name, value)) => format!("{}:{value}", name.to_ascii_lowercase()),
+            None => line.to_ascii_lowercase(),
+        });
+    lines.collect()
 }
 
 /// The value of a header in a lower-case head.
