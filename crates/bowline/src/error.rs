@@ -103,15 +103,16 @@ impl Error {
     ///
     /// ```
     /// use std::time::Duration;
+    /// use bowline::server::ListKind;
     /// use bowline::{Client, Server};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> bowline::Result<()> {
-    /// let server = Server::new("calculator", "1.0.0");
+    /// let server = Server::new("calculator", "1.0.0").advertise(ListKind::Tools);
     /// let client = Client::in_process(&server).await?;
     /// server.shut_down(Duration::from_secs(10));
     ///
-    /// let refused = client.call_tool("add", ()).await.unwrap_err();
+    /// let refused = client.list_tools().await.unwrap_err();
     /// assert_eq!(refused.retry_after(), Some(Duration::from_secs(1)));
     /// # Ok(()) }
     /// ```

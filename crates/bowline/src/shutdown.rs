@@ -21,15 +21,15 @@ use crate::sync::Mutex;
 ///
 /// ```
 /// use std::time::Duration;
-/// use bowline::server::DrainPhase;
+/// use bowline::server::{DrainPhase, ListKind};
 /// use bowline::{Client, Server};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> bowline::Result<()> {
-/// let server = Server::new("calculator", "1.0.0");
+/// let server = Server::new("calculator", "1.0.0").advertise(ListKind::Tools);
 /// let client = Client::in_process(&server).await?;
 /// server.shut_down(Duration::from_secs(10));
-/// assert!(client.call_tool("add", ()).await.is_err());
+/// assert!(client.list_tools().await.is_err());
 ///
 /// let report = server.drain_report();
 /// assert_eq!(report.phase, DrainPhase::Refusing);

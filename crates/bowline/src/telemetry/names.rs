@@ -76,7 +76,7 @@ pub mod attribute {
     ];
 }
 
-/// Metrics of the conventions: histograms in seconds, with the buckets [`DURATION_BUCKETS`](super::DURATION_BUCKETS).
+/// Metrics of the conventions: histograms in seconds, with the buckets of the conventions.
 pub mod metric {
     /// From the request that a client sends until its answer.
     pub const CLIENT_OPERATION_DURATION: &str = "mcp.client.operation.duration";
