@@ -83,7 +83,7 @@ impl PendingAsk {
     ///
     /// # Errors
     ///
-    /// [`AskError::TimedOut`] if there is none within `within`.
+    /// [`AskError::TimedOut`] if no answer arrives within `within`.
     ///
     /// # Cancel safety
     ///

@@ -36,7 +36,7 @@ pub(super) struct RetiredSession {
 ///
 /// # Errors
 ///
-/// Status 404 if there is none of this principal, or it has expired.
+/// Status 404 if the principal has no such session, or it has expired.
 pub(super) fn find_session(
     state: &ServiceState,
     id: &str,

@@ -109,7 +109,7 @@ impl SessionCluster {
         }
     }
 
-    /// Reads the record of a session; `None` if there is none, or it cannot be read.
+    /// Reads the record of a session; `None` if the engine has no record, or does not respond.
     pub(super) async fn record(&self, key: &str) -> Option<SessionRecord> {
         let mark = record_mark(key);
         let read = self.within(self.cluster.marks().read(&mark)).await;

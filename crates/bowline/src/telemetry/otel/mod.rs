@@ -362,7 +362,7 @@ impl ContextTelemetry {
         Configured(self.0.as_ref().map(|parts| parts.0.clone()))
     }
 
-    /// Returns the span of the request as a trace context; `None` if there is none.
+    /// Returns the span of the request as a trace context; `None` if the request has no span.
     pub(crate) fn trace(&self) -> Option<TraceContext> {
         let (_, cx) = &**self.0.as_ref()?;
         let span = cx.span();

@@ -131,7 +131,7 @@ pub async fn a_message_reaches_every_member_and_no_other_replica(fixture: &dyn C
     }
     third.messages.join(&other).await.unwrap();
 
-    // From a member, and from a replica that is none.
+    // Senders need not be members of the group.
     for (sender, message) in [(first, "from a member"), (third, "from another")] {
         let message = Bytes::from(message);
         sender.messages.tell(&group, message.clone()).await.unwrap();
