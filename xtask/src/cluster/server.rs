@@ -96,6 +96,8 @@ impl EngineServer {
                     "listen_addresses=127.0.0.1",
                     "unix_socket_directories=",
                     "fsync=off",
+                    // Scenarios run in parallel, with three replicas each.
+                    "max_connections=400",
                 ];
                 command.args(settings.iter().flat_map(|setting| ["-c", setting]));
             }
