@@ -4,6 +4,7 @@
 //! [`Replicas`], only the columns over HTTP are run, and what could not be replicated is printed.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -58,6 +59,14 @@ fn run_replicated(
     arguments: impl Iterator<Item = String>,
 ) -> ExitCode {
     tests.retain(|(_, column)| column.transport.is_http());
+    let mut excluded = BTreeMap::new();
+    tests.retain(|(scenario, _)| match Replicas::reason_against(scenario) {
+        Some(reason) => {
+            excluded.insert(scenario.path(), reason);
+            false
+        }
+        None => true,
+    });
     let (nth, servings) = (AtomicU32::new(0), replicas::Servings::default());
     let code = CommandLine::parse(arguments).run(
         tests,
@@ -72,7 +81,7 @@ fn run_replicated(
         },
         |_| Vec::new(),
     );
-    servings.print();
+    servings.print(&excluded);
     code
 }
 

@@ -90,6 +90,12 @@ impl ScenarioEnv {
         self.column.dialect.is_modern()
     }
 
+    /// Whether servers are replicated: what one replica is told, such as a log level, is known to the others a moment later.
+    #[must_use]
+    pub fn is_replicated(&self) -> bool {
+        self.replicas.is_some()
+    }
+
     /// Connects a client to `server`.
     ///
     /// # Panics

@@ -34,11 +34,15 @@ pub(super) fn listen<'a>(
     let filter = params.notifications;
     let permit = server.definition.subscriptions.try_acquire()?;
     let requested = requested_filters(&server.definition, &filter, cx.caller())?;
-    if requested.is_empty() {
+    let joining = server.definition.bus.joining();
+    if requested.is_empty() && joining.is_none() {
         let subscription = ActiveSubscription::open(server, permit, filter, cx, Vec::new())?;
         return Ok(Box::pin(subscription.run()));
     }
     Ok(Box::pin(async move {
+        if let Some(joining) = joining {
+            joining.await;
+        }
         let mut opened = Vec::with_capacity(requested.len());
         for requested in requested {
             opened.push(requested.open(cx.clone()).await?);
