@@ -58,7 +58,7 @@ async fn cpu_per_call(
 }
 
 async fn call_all(clients: &[Client], calls: usize) -> Result<(), Box<dyn Error>> {
-    let mut running = JoinSet::new();
+    let mut running: JoinSet<bowline::Result<()>> = JoinSet::new();
     for client in clients {
         let client = client.clone();
         running.spawn(async move {
@@ -67,7 +67,7 @@ async fn call_all(clients: &[Client], calls: usize) -> Result<(), Box<dyn Error>
                 let call = client.call_tool("echo", json!({"text": text}));
                 call.timeout(LIMIT).await?;
             }
-            bowline::Result::Ok(())
+            Ok(())
         });
     }
     while let Some(ended) = running.join_next().await {

@@ -28,14 +28,17 @@ impl ReplicaOptions {
     pub(crate) async fn apply(&self, server: Server) -> Result<Server, Box<dyn Error>> {
         let connection = Engine::connect(&self.engine, KEY).await?;
         let counters = FileCounters(self.state.clone());
-        let server = tasks::tools(server, counters.clone()).state(counters);
+        let server = server.state(counters.clone());
         server.tools().add(slow)?;
         server.tools().add(stats)?;
         server.tools().add(reset)?;
         server.tools().add(touch)?;
         server.resources().add(counter);
         let server = match connection.tasks {
-            Some(store) => server.extension(Tasks::new(store).poll_interval(tasks::POLL_INTERVAL)),
+            Some(store) => {
+                let tasks = Tasks::new(store).poll_interval(tasks::POLL_INTERVAL);
+                tasks::tools(server, counters).extension(tasks)
+            }
             None => server,
         };
         // A load balancer that probes more often than this sends nothing to a replica that has stopped.

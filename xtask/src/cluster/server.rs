@@ -108,8 +108,15 @@ impl EngineServer {
                     .arg(&self.data);
             }
             Engine::Nats => {
-                command.args(["-a", "127.0.0.1", "-p", &port, "-js", "-sd"]);
-                command.arg(&self.data);
+                // A limit, so that tests can fill the storage; only a file can set it.
+                let config = self.data.join("nats.conf");
+                let folder = self.data.display().to_string();
+                let text = format!(
+                    "jetstream {{ store_dir: {folder:?}, max_file_store: {NATS_STORAGE} }}\n"
+                );
+                fs::write(&config, text)?;
+                command.args(["-a", "127.0.0.1", "-p", &port, "-c"]);
+                command.arg(config);
             }
         }
         if let Some(user) = self.user {
@@ -202,3 +209,4 @@ impl UnprivilegedUser {
 
 const START_ATTEMPTS: usize = 20;
 const ATTEMPT_INTERVAL: Duration = Duration::from_millis(250);
+const NATS_STORAGE: usize = 64 * 1024 * 1024;
