@@ -127,7 +127,10 @@ async fn cpu_per_change(fleet: &Fleet, subscriptions: usize) -> Result<f64, Box<
     let mut listening = JoinSet::new();
     let clients = subscriptions.div_ceil(PER_CLIENT);
     for nth in 0..clients {
-        let client = Client::connect(&fleet.url())
+        // Not through the proxy, whose one connection to each replica has too few streams.
+        let replica = fleet.replicas()[nth % fleet.replicas().len()].address();
+        let url = format!("http://{replica}/mcp");
+        let client = Client::connect(&url)
             .http2()
             .protocol_version(MODERN)
             .await?;
