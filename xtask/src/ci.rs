@@ -467,16 +467,12 @@ const STEPS: [(&str, Step); 23] = [
     ("conformance", run_conformance),
     ("interop", run_interop),
     (REAL, run_real),
-    (CLUSTER, run_cluster),
+    ("cluster", run_cluster),
     ("mutants", run_mutants),
 ];
 
 /// Building cargo-deny takes minutes, and its result changes only with the dependencies.
 const DENY: &str = "deny";
-
-/// The engines of replicas are real servers. Until their tests pass on a busy machine too (a connection to NATS that is cut
-/// needed more than five seconds once), they do not decide whether a change can be merged.
-const CLUSTER: &str = "cluster";
 
 /// Building cargo-semver-checks takes minutes. Changes of the public API show in `api`.
 const SEMVER: &str = "semver";
@@ -494,7 +490,7 @@ const REAL: &str = "real";
 const COUNTS: &str = "counts";
 
 /// The steps that run with `--all` only.
-const ALL_ONLY: [&str; 7] = [DENY, BUILD_PACKAGES, SEMVER, DOCS, COUNTS, REAL, CLUSTER];
+const ALL_ONLY: [&str; 6] = [DENY, BUILD_PACKAGES, SEMVER, DOCS, COUNTS, REAL];
 
 /// The test target of the step `hostile`.
 const HOSTILE: &str = "hostile";

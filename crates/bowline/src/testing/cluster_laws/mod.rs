@@ -326,6 +326,15 @@ macro_rules! cluster_laws {
             subscribers_learn_of_changes_during_an_outage
             an_effect_happens_once_at_whichever_replica
         }
+
+        #[tokio::test]
+        async fn a_replica_joins_and_tells_at_once_after_its_start() {
+            let fixture = $fixture;
+            $crate::testing::cluster_laws::a_replica_joins_and_tells_at_once_after_its_start(
+                &fixture,
+            )
+            .await;
+        }
     };
     (@each $fixture:expr; $($law:ident)*) => {
         $(
