@@ -97,8 +97,8 @@ impl Configured {
 pub(crate) struct OtelSpan(());
 
 impl OtelSpan {
-    pub(crate) fn attach(&self) -> NotAttached {
-        NotAttached
+    pub(crate) fn attach(&self) -> AttachedOtelSpan {
+        AttachedOtelSpan
     }
 
     pub(crate) fn set_request_id(&self, _: &RequestId) {}
@@ -107,7 +107,7 @@ impl OtelSpan {
 }
 
 /// The guard of no span.
-pub(crate) struct NotAttached;
+pub(crate) struct AttachedOtelSpan;
 
 /// What the context of a request keeps: nothing.
 #[derive(Clone, Default)]

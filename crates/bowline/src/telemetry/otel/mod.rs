@@ -19,7 +19,7 @@ mod redaction;
 pub use redaction::{Payload, PayloadKind, Redaction};
 
 mod spans;
-pub(crate) use spans::OtelSpan;
+pub(crate) use spans::{AttachedOtelSpan, OtelSpan};
 
 mod tasks;
 pub use tasks::TaskMetrics;
