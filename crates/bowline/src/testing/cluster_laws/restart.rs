@@ -30,6 +30,10 @@ async fn replica<C: Into<Cluster>>(
 }
 
 /// Messages and marks work again after a restart, and members are told that they missed messages.
+///
+/// # Cancel safety
+///
+/// The engine may be stopped when it is dropped.
 pub async fn replicas_find_each_other_again_after_a_restart_of_the_engine<C: Into<Cluster>>(
     engine: &str,
     connect: impl AsyncFn() -> (C, Arc<TcpProxy>),
@@ -75,6 +79,10 @@ pub async fn replicas_find_each_other_again_after_a_restart_of_the_engine<C: Int
 }
 
 /// A slow engine delays answers, and one that does not answer at all is an error in time.
+///
+/// # Cancel safety
+///
+/// Safe: only its own connections are slow.
 pub async fn a_slow_engine_delays_answers_and_loses_none<C: Into<Cluster>>(
     connect: impl AsyncFn() -> (C, Arc<TcpProxy>),
 ) {
