@@ -1,47 +1,53 @@
-//! The engine is killed and started again, and slowed down.
+//! The laws of an engine that is killed and started again, and slowed down. For real servers, which `cargo xtask
+//! cluster` starts.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline::cluster::{Cluster, GroupEvent, GroupId};
-use bowline::testing::TcpProxy;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-use crate::fixture;
+use crate::cluster::{Cluster, GroupEvent, GroupId};
+use crate::testing::TcpProxy;
 
-/// Stops or starts the engine. No other test runs at the same time.
-async fn control(verb: &str) {
+/// Stops or starts an engine, at the port of `cargo xtask cluster`. No other test runs at the same time.
+async fn control(verb: &str, engine: &str) {
     let address = std::env::var("BOWLINE_CLUSTER_CONTROL").expect("run by `cargo xtask cluster`");
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let line = format!("{verb} nats\n");
+    let line = format!("{verb} {engine}\n");
     stream.write_all(line.as_bytes()).await.unwrap();
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer).await.unwrap();
     assert_eq!(answer.trim(), "ok");
 }
 
-/// A replica, and its connection to the engine.
-async fn replica() -> (Cluster, Arc<TcpProxy>) {
-    let (engine, proxy) = fixture::connect().await;
+/// Connects a replica through a proxy of its own.
+async fn replica<C: Into<Cluster>>(
+    connect: &impl AsyncFn() -> (C, Arc<TcpProxy>),
+) -> (Cluster, Arc<TcpProxy>) {
+    let (engine, proxy) = connect().await;
     (engine.into(), proxy)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn replicas_find_each_other_again_after_a_restart_of_the_engine() {
-    let ((first, _first_link), (second, _second_link)) = (replica().await, replica().await);
+/// Messages and marks work again after a restart, and members are told that they missed messages.
+pub async fn replicas_find_each_other_again_after_a_restart_of_the_engine<C: Into<Cluster>>(
+    engine: &str,
+    connect: impl AsyncFn() -> (C, Arc<TcpProxy>),
+) {
+    let ((first, _first_link), (second, _second_link)) =
+        (replica(&connect).await, replica(&connect).await);
     let _service = second.serve("echo", |asked| Box::pin(async move { asked.message }));
-    let group = GroupId::new("restart", "nats");
+    let group = GroupId::new("restart", engine);
     let mut received = second.join(&group).await.unwrap();
     first.tell(&group, "before".into());
     let before = received.next().await.unwrap();
     assert!(matches!(before, GroupEvent::Message { .. }));
 
-    control("stop").await;
+    control("stop", engine).await;
     first.tell(&group, "lost".into());
     let marks = first.marks().set(b"restart", b"", WITHIN).await;
     assert!(marks.is_err(), "the engine is away");
-    control("start").await;
+    control("start", engine).await;
 
     // Both have lost their connection, so that the member is told that it missed messages.
     let event = tokio::time::timeout(LIMIT, received.next()).await;
@@ -68,9 +74,11 @@ async fn replicas_find_each_other_again_after_a_restart_of_the_engine() {
     first.marks().set(b"restart", b"", WITHIN).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slow_engine_delays_answers_and_loses_none() {
-    let ((first, proxy), (second, _link)) = (replica().await, replica().await);
+/// A slow engine delays answers, and one that does not answer at all is an error in time.
+pub async fn a_slow_engine_delays_answers_and_loses_none<C: Into<Cluster>>(
+    connect: impl AsyncFn() -> (C, Arc<TcpProxy>),
+) {
+    let ((first, proxy), (second, _link)) = (replica(&connect).await, replica(&connect).await);
     let _service = second.serve("echo", |asked| Box::pin(async move { asked.message }));
     let ready = first
         .ask("echo", second.replica(), "a".into(), WITHIN)
