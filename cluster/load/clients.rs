@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bowline::Client;
 use bowline_tasks::TaskClient;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -34,7 +34,7 @@ pub(crate) async fn connect_all(
     Ok(clients)
 }
 
-/// Calls `echo` with a text of its own again and again, until the set of tasks is dropped.
+/// Makes calls again and again, until the set of tasks is dropped.
 pub(crate) fn start_calls(
     tasks: &mut JoinSet<()>,
     clients: Vec<Client>,
@@ -50,16 +50,25 @@ pub(crate) fn start_calls(
             pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             for number in 0_u64.. {
                 pace.tick().await;
-                let nonce = format!("client {nth}, call {number}");
+                let (tool, arguments, expected) = request(nth, number);
                 let begun = Instant::now();
-                let call = client
-                    .call_tool("echo", json!({"text": nonce}))
-                    .timeout(LIMIT);
+                let call = client.call_tool(tool, arguments).timeout(LIMIT);
                 let result = call.await.map(|reply| reply.text());
-                tally.call(begun.elapsed(), LIMIT, &nonce, result);
+                tally.call(begun.elapsed(), LIMIT, &expected, result);
             }
         });
     }
+}
+
+/// Returns a call whose answer belongs to no other: a short one, or for every fourth client one with progress, which
+/// takes half a second, so that faults meet calls that run.
+fn request(nth: usize, number: u64) -> (&'static str, Value, String) {
+    if nth % 4 == 3 {
+        let steps = 80 + nth;
+        return ("progress", json!({"n": steps}), format!("{steps} steps"));
+    }
+    let nonce = format!("client {nth}, call {number}");
+    ("echo", json!({"text": nonce}), nonce)
 }
 
 /// The deadline of each call.

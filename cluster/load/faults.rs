@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cluster_tests::Engine;
@@ -115,14 +116,15 @@ async fn run_fault(options: &Options, fault: Fault) -> Result<Counts, Box<dyn Er
         let pair = (connect(&url, version).await?, connect(&url, version).await?);
         start_notices(&mut load, pair, &nth.to_string(), NOTICE_EVERY, &tally);
     }
+    let is_stopping = Arc::new(AtomicBool::new(false));
     if options.engine.has_tasks() {
         let clients = connect_all(&url, &[(MODERN, 4)]).await?;
-        start_tasks(&mut load, clients, TASK_EVERY, &tally);
+        start_tasks(&mut load, clients, TASK_EVERY, &tally, &is_stopping);
     }
     sleep(CALM).await;
     fault.happen(&mut fleet, options).await?;
     sleep(RECOVERY).await;
-    // Before the load stops: what is still waited for must arrive.
+    is_stopping.store(true, Ordering::Relaxed);
     let pending = settle(&tally).await;
     load.shutdown().await;
     let mut counts = tally.take();
@@ -134,18 +136,14 @@ async fn run_fault(options: &Options, fault: Fault) -> Result<Counts, Box<dyn Er
 async fn settle(tally: &Tally) -> u64 {
     let mut pending = 0;
     for _ in 0..SETTLE_STEPS {
-        let mut late = 0;
+        // No task is being created after the first of these.
+        sleep(SETTLE_EVERY).await;
         tally.change(|counts| {
-            pending = counts
-                .tasks
-                .saturating_sub(counts.completed + counts.lost_tasks);
-            late = pending;
+            pending = counts.tasks - counts.completed - counts.lost_tasks;
         });
-        // Tasks are started all the time, so that a few are always running.
-        if late <= RUNNING_TASKS {
-            return 0;
+        if pending == 0 {
+            break;
         }
-        sleep(CALM / 4).await;
     }
     pending
 }
@@ -185,5 +183,6 @@ const CALM: Duration = Duration::from_secs(3);
 const OUTAGE: Duration = Duration::from_secs(10);
 const SLOWNESS: Duration = Duration::from_secs(1);
 const RECOVERY: Duration = Duration::from_secs(8);
+const SETTLE_EVERY: Duration = Duration::from_secs(1);
+/// Longer than what a task is waited for.
 const SETTLE_STEPS: usize = 80;
-const RUNNING_TASKS: u64 = 16;

@@ -1,6 +1,7 @@
 //! Clients that start tasks and wait for them, whatever happens meanwhile.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bowline::{Client, Error};
@@ -12,15 +13,16 @@ use tokio::time::timeout;
 use crate::clients::LIMIT;
 use crate::tally::Tally;
 
-/// Starts tasks at a pace, each waited for in its own task: one that is late must not hold up the next.
+/// Starts tasks at a pace until `is_stopping`, each waited for in its own task: one that is late must not hold up the next.
 pub(crate) fn start_tasks(
     tasks: &mut JoinSet<()>,
     clients: Vec<Client>,
     every: Duration,
     tally: &Arc<Tally>,
+    is_stopping: &Arc<AtomicBool>,
 ) {
     for (nth, client) in clients.into_iter().enumerate() {
-        let tally = tally.clone();
+        let (tally, is_stopping) = (tally.clone(), is_stopping.clone());
         tasks.spawn(async move {
             let mut waiting = JoinSet::new();
             let mut pace = tokio::time::interval(every);
@@ -28,6 +30,9 @@ pub(crate) fn start_tasks(
             for number in 0_u64.. {
                 pace.tick().await;
                 while waiting.try_join_next().is_some() {}
+                if is_stopping.load(Ordering::Relaxed) {
+                    break;
+                }
                 if waiting.len() >= MAX_WAITING {
                     continue;
                 }
@@ -44,6 +49,7 @@ pub(crate) fn start_tasks(
                     Err(_) => tally.change(|counts| counts.overdue += 1),
                 }
             }
+            waiting.join_all().await;
         });
     }
 }

@@ -140,6 +140,10 @@ impl Servings {
 /// What replicas do differently by design, with the reason; `docs/replicas.md` says the same.
 const OF_ONE_PROCESS: &[(&str, &str)] = &[
     (
+        "subscriptions::changes_are_delivered_in_order_with_their_kind",
+        "messages between replicas have no order",
+    ),
+    (
         "http_server_legacy::a_second_initialize_is_rejected",
         "a replica refuses a second `initialize` if it has served another request of the session itself",
     ),
