@@ -129,7 +129,9 @@ const checks = {
         const before = Number((await call(client, 'touch', { uri: 'fixture://static' })).text);
         assert.equal(Number((await call(client, 'touch')).text), before + 1);
         while (updates.length === 0) await sleep(20);
-        assert.deepEqual(updates, [COUNTER]);
+        // With replicas, an update may also announce that a subscription is in effect where the client listens.
+        const distinct = process.env.BOWLINE_REPLICAS ? [...new Set(updates)] : updates;
+        assert.deepEqual(distinct, [COUNTER]);
         await (isModern ? subscription.close() : client.unsubscribeResource({ uri: COUNTER }));
     },
 

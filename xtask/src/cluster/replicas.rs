@@ -124,6 +124,7 @@ pub(super) fn peers(
                         let spec = of_fixture(peer.name, transport, &mode);
                         let known = known.about(&[peer.name]);
                         let command = &mut peer.client.command(&[&mode]);
+                        command.env("BOWLINE_REPLICAS", "1");
                         let cell = spec.run(command.arg(replicas.url()), &known)?;
                         println!("{cell}");
                         passed &= cell.is_as_expected();
