@@ -72,6 +72,12 @@ impl Transport {
         matches!(self, Self::InProcess | Self::Memory)
     }
 
+    /// Whether it is a transport over HTTP, which a proxy can stand in front of.
+    #[must_use]
+    pub fn is_http(self) -> bool {
+        matches!(self, Self::Http | Self::Http2 | Self::HttpSse)
+    }
+
     /// The letter of the transport in the table.
     #[must_use]
     pub fn letter(self) -> char {

@@ -12,6 +12,9 @@
 mod column;
 pub use column::{Column, Transport};
 
+mod replicas;
+pub use replicas::Replicas;
+
 mod scenario;
 pub use scenario::{Run, Scenario};
 

@@ -1,18 +1,23 @@
 //! Runs every scenario in every column to which it applies.
 //!
-//! Without a word on the command line, the coverage and the table are checked too; `BLESS=1` writes the table instead.
+//! Without a word on the command line, the coverage and the table are checked too; `BLESS=1` writes the table instead. With
+//! [`Replicas`], only the columns over HTTP are run, and what could not be replicated is printed.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bowline_core::era::Dialect;
 
 use crate::behaviours::{Behaviours, Coverage};
 use crate::libtest::{CommandLine, Failure};
+use crate::replicas::{self, Served};
 use crate::scenario_env::ProcessRole;
-use crate::{Column, Scenario, ScenarioEnv, Transport, table};
+use crate::{Column, Replicas, Scenario, ScenarioEnv, Transport, table};
 
 /// Runs the tests selected on the command line, or serves as the child process of a scenario.
 #[must_use]
@@ -31,12 +36,53 @@ pub fn main(scenarios: &[Scenario]) -> ExitCode {
     std::panic::set_hook(Box::new(|panic| {
         PANICS.with_borrow_mut(|panics| panics.push(panic.to_string()));
     }));
+    if let Some(replicas) = Replicas::of_environment() {
+        return run_replicated(tests, &replicas, arguments.into_iter());
+    }
     CommandLine::parse(arguments.into_iter()).run(
         tests,
         |(scenario, column)| format!("{} ({column})", scenario.path()),
-        |(scenario, column)| run(scenario, *column),
+        |(scenario, column)| {
+            run(
+                ScenarioEnv::new(scenario, *column, ProcessRole::Run),
+                scenario,
+            )
+        },
         |ran| check(scenarios, ran),
     )
+}
+
+/// Runs the tests over HTTP with replicas of their servers.
+fn run_replicated(
+    mut tests: Vec<(&Scenario, Column)>,
+    replicas: &Replicas,
+    arguments: impl Iterator<Item = String>,
+) -> ExitCode {
+    tests.retain(|(_, column)| column.transport.is_http());
+    let mut excluded = BTreeMap::new();
+    tests.retain(|(scenario, _)| match Replicas::reason_against(scenario) {
+        Some(reason) => {
+            excluded.insert(scenario.path(), reason);
+            false
+        }
+        None => true,
+    });
+    let (nth, servings) = (AtomicU32::new(0), replicas::Servings::default());
+    let code = CommandLine::parse(arguments).run(
+        tests,
+        |(scenario, column)| format!("{} ({column}, {replicas})", scenario.path()),
+        |(scenario, column)| {
+            let replicas = replicas.of_scenario(nth.fetch_add(1, Ordering::Relaxed));
+            let served = Rc::new(RefCell::new(Served::Nothing));
+            let env = ScenarioEnv::new(scenario, *column, ProcessRole::Run);
+            let failure = run(env.with_replicas(replicas, served.clone()), scenario);
+            servings.add(&scenario.path(), *served.borrow());
+            failure
+        },
+        |_| Vec::new(),
+    );
+    servings.print(&excluded);
+    code
 }
 
 /// Serves one connection of a scenario, as a child of the process that runs it.
@@ -61,18 +107,18 @@ fn serve_child(scenarios: &[Scenario], path: &str, version: &str, nth: &str) -> 
 }
 
 /// Runs one scenario in one column; returns its panics if it failed.
-fn run(scenario: &Scenario, column: Column) -> Option<String> {
+fn run(env: ScenarioEnv, scenario: &Scenario) -> Option<String> {
     PANICS.with_borrow_mut(Vec::clear);
     let ended = catch_unwind(AssertUnwindSafe(|| {
         // A paused clock advances while sockets and child processes still work, so it needs a transport without them.
-        let is_paused = column.transport.can_pause_time();
+        let is_paused = env.can_pause_time();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .start_paused(is_paused)
             .build()
             .unwrap();
         runtime.block_on(async {
-            let running = scenario.run(ScenarioEnv::new(scenario, column, ProcessRole::Run));
+            let running = scenario.run(env);
             let limit = if is_paused {
                 TIME_LIMIT
             } else {

@@ -1,6 +1,7 @@
 //! The environment of a scenario: a transport, a protocol version, and functions that connect clients and servers.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use bowline::client::{ClientBuilder, Host};
 use bowline::exchange::Dialects;
@@ -11,11 +12,13 @@ use bowline::types::{DiscoverRequest, DiscoverResult, RequestParams};
 use bowline::wire::Command;
 use bowline::{Client, Result, Server};
 use bowline_core::era::{Dialect, HttpTransportKind};
+use cluster_tests::RoundRobinProxy;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::http::RawHttpClient;
-use crate::{Column, Scenario, Transport};
+use crate::replicas::Served;
+use crate::{Column, Replicas, Scenario, Transport};
 
 /// A transport and a protocol version, for one run of one scenario.
 #[derive(Debug)]
@@ -27,6 +30,11 @@ pub struct ScenarioEnv {
     wire_record: RefCell<Option<WireRecord>>,
     /// The tasks that serve HTTP.
     serving: RefCell<JoinSet<Result<()>>>,
+    /// How servers are replicated; `None` for one process each.
+    replicas: Option<Replicas>,
+    /// Which servers the scenario has started, for the runner.
+    served: Rc<RefCell<Served>>,
+    proxies: RefCell<Vec<RoundRobinProxy>>,
 }
 
 /// The role of this process in a scenario.
@@ -47,7 +55,21 @@ impl ScenarioEnv {
             connections: Cell::new(0),
             wire_record: RefCell::new(None),
             serving: RefCell::default(),
+            replicas: None,
+            served: Rc::new(RefCell::new(Served::Nothing)),
+            proxies: RefCell::default(),
         }
+    }
+
+    /// Serves each server by several replicas behind a proxy.
+    pub(crate) fn with_replicas(mut self, replicas: Replicas, served: Rc<RefCell<Served>>) -> Self {
+        self.replicas = Some(replicas);
+        self.served = served;
+        self
+    }
+
+    pub(crate) fn can_pause_time(&self) -> bool {
+        self.column.transport.can_pause_time()
     }
 
     /// The protocol version.
@@ -66,6 +88,12 @@ impl ScenarioEnv {
     #[must_use]
     pub fn is_modern(&self) -> bool {
         self.column.dialect.is_modern()
+    }
+
+    /// Whether servers are replicated: what one replica is told, such as a log level, is known to the others a moment later.
+    #[must_use]
+    pub fn is_replicated(&self) -> bool {
+        self.replicas.is_some()
     }
 
     /// Connects a client to `server`.
@@ -135,8 +163,10 @@ impl ScenarioEnv {
                     .await;
             }
             (Transport::Http | Transport::Http2, _) => {
-                let service = server.http().legacy(Legacy::sessions().http_sse());
-                return configure(self.connect_to(&self.serve(service).await)).await;
+                let url = self
+                    .serve_server(server, |http| http.legacy(Legacy::sessions().http_sse()))
+                    .await;
+                return configure(self.connect_to(&url)).await;
             }
             (Transport::HttpSse, _) => {
                 let url = self.serve_http_sse(server).await;
@@ -164,6 +194,42 @@ impl ScenarioEnv {
         let bound = service.bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", bound.local_addr());
         self.serving.borrow_mut().spawn(bound.serve());
+        self.served.borrow_mut().add(Served::OneProcess);
+        url
+    }
+
+    /// Serves a server over HTTP, by the replicas of this environment if it has some, until it is dropped, and returns the
+    /// URL. `configure` is applied to the service of each replica.
+    ///
+    /// # Panics
+    ///
+    /// If no local port can be bound, or the engine cannot be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// Replicas that were started serve until the environment is dropped.
+    pub async fn serve_server(
+        &self,
+        server: &Server,
+        configure: impl Fn(HttpService) -> HttpService,
+    ) -> String {
+        let Some(replicas) = &self.replicas else {
+            return self.serve(configure(server.http())).await;
+        };
+        let mut addresses = Vec::new();
+        for _ in 0..REPLICAS {
+            // Clones share handlers and what those keep, as with a database, but no state of a process: a service has the
+            // settings that its server had when it was made.
+            let replica = server.clone().cluster(replicas.connect().await);
+            let bound = configure(replica.http()).bind("127.0.0.1:0").await.unwrap();
+            addresses.push(bound.local_addr());
+            self.serving.borrow_mut().spawn(bound.serve());
+        }
+        let proxy = RoundRobinProxy::start(replicas.stickiness(), addresses).await;
+        let proxy = proxy.unwrap();
+        let url = proxy.url();
+        self.served.borrow_mut().add(Served::Replicas);
+        self.proxies.borrow_mut().push(proxy);
         url
     }
 
@@ -178,9 +244,11 @@ impl ScenarioEnv {
     /// Dropping the future starts no server.
     pub async fn serve_http_sse(&self, server: &Server) -> String {
         let oldest = |dialect: &Dialect| dialect.http.transport == HttpTransportKind::HttpSse;
-        let service = server.http().versions(Dialects::only(oldest));
-        self.serve(service.legacy(Legacy::sessions().http_sse()))
-            .await
+        self.serve_server(server, |http| {
+            let service = http.versions(Dialects::only(oldest));
+            service.legacy(Legacy::sessions().http_sse())
+        })
+        .await
     }
 
     /// Connects a client to a URL, with the version and the HTTP version of this environment.
@@ -193,7 +261,8 @@ impl ScenarioEnv {
         }
     }
 
-    /// Serves HTTP until the environment is dropped, and returns a raw client for it.
+    /// Serves one process over HTTP until the environment is dropped, and returns a raw client for it. For scenarios that
+    /// look into the service.
     ///
     /// # Panics
     ///
@@ -202,8 +271,39 @@ impl ScenarioEnv {
     /// # Cancel safety
     ///
     /// Dropping the future starts no server.
-    pub async fn raw_client(&self, service: HttpService) -> RawHttpClient {
+    pub async fn raw_client_of(&self, service: HttpService) -> RawHttpClient {
         let url = self.serve(service).await;
+        RawHttpClient::new(&url, self.column)
+    }
+
+    /// Serves a server over HTTP as [`serve_server`](Self::serve_server) does, and returns a raw client for it.
+    ///
+    /// # Panics
+    ///
+    /// If no local port can be bound, or the engine cannot be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// Replicas that were started serve until the environment is dropped.
+    pub async fn raw_client(&self, server: &Server) -> RawHttpClient {
+        self.raw_client_with(server, |http| http).await
+    }
+
+    /// The same with `configure` applied to the service of each replica.
+    ///
+    /// # Panics
+    ///
+    /// If no local port can be bound, or the engine cannot be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// Replicas that were started serve until the environment is dropped.
+    pub async fn raw_client_with(
+        &self,
+        server: &Server,
+        configure: impl Fn(HttpService) -> HttpService,
+    ) -> RawHttpClient {
+        let url = self.serve_server(server, configure).await;
         RawHttpClient::new(&url, self.column)
     }
 
@@ -307,3 +407,5 @@ async fn serve(server: &Server) -> ! {
         Err(error) => panic!("failed to serve stdio: {error}"),
     }
 }
+
+const REPLICAS: usize = 3;

@@ -212,8 +212,10 @@ Usage: cargo xtask <command>
   hunt [--from SEED] [--seeds N]     seeded schedules of the race hunter
        [--scenes A,B] [--max-broken N]   of these scenes only; continue after a seed that violates an invariant
        [--bridge]                    with a bridge between clients and server
-  cluster [--only ENGINE]… [TEST]…   Postgres, Redis and NATS, and the tests of their crates
-          [--serve]                  keeps the engines running instead
+  cluster [--only ENGINE]… [TEST]…   Postgres, Redis and NATS: the tests of their crates (--engines), the scenarios
+                                     (--scenarios [--quick]) and our client (--fixture) with three replicas
+          --report                   writes CLUSTER.md; or parts of it: --faults, --deploy, --cost, --peers
+          --serve                    keeps the engines running instead
   crash [--rounds N] [--tasks N]     two servers with tasks in one database, killed at random moments
         [--lease-ms N]
   interop                            other SDKs, as servers and as clients (npm and Python)

@@ -139,6 +139,57 @@ pub(crate) fn kill_group(child: &mut Child) -> io::Result<()> {
     child.kill()
 }
 
+/// A shell that kills a process group when this program ends without [`dismiss`](Self::dismiss), as SIGKILL ends it: a
+/// pipe that only this program writes to ends then.
+#[cfg(unix)]
+#[derive(Debug)]
+pub(crate) struct GroupGuard(Child);
+
+#[cfg(unix)]
+impl GroupGuard {
+    /// Guards a program that was started with [`set_process_group`].
+    pub(crate) fn start(child: &Child) -> io::Result<Self> {
+        let mut guard = Command::new("sh");
+        guard.args(["-c", GUARD_SCRIPT, "guard", &child.id().to_string()]);
+        guard.stdin(Stdio::piped());
+        guard.stdout(Stdio::null()).stderr(Stdio::null());
+        // A signal to the group of this program must not end the guard.
+        set_process_group(&mut guard);
+        guard.spawn().map(Self)
+    }
+
+    /// Ends the guard, because the group has ended.
+    pub(crate) fn dismiss(&mut self) {
+        if let Some(mut stdin) = self.0.stdin.take() {
+            // Fails if the guard has ended already.
+            let _ = stdin.write_all(b"\n");
+        }
+        let _ = self.0.wait();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn end_pipe(&mut self) {
+        self.0.stdin = None;
+    }
+}
+
+/// Reads a line, or kills the group if there is none.
+#[cfg(unix)]
+const GUARD_SCRIPT: &str = r#"read -r line || kill -s KILL -- "-$1""#;
+
+#[cfg(not(unix))]
+#[derive(Debug)]
+pub(crate) struct GroupGuard;
+
+#[cfg(not(unix))]
+impl GroupGuard {
+    pub(crate) fn start(_: &Child) -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    pub(crate) fn dismiss(&mut self) {}
+}
+
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 #[cfg(all(test, unix))]

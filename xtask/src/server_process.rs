@@ -1,4 +1,4 @@
-//! `ServerProcess`: a server as a child process, killed on drop.
+//! `ServerProcess`: a server as a child process, killed on drop, or when this program is killed.
 
 use std::io::{self, BufRead, BufReader};
 use std::net::TcpStream;
@@ -6,12 +6,13 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::process;
+use crate::process::{self, GroupGuard};
 
 /// A server that listens. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct ServerProcess {
     child: Child,
+    guard: GroupGuard,
     url: String,
 }
 
@@ -19,12 +20,7 @@ impl ServerProcess {
     /// Starts a server that prints `READY` and its URL to standard output.
     pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
-        process::set_process_group(command);
-        let child = command.spawn()?;
-        let mut server = Self {
-            child,
-            url: String::new(),
-        };
+        let mut server = Self::spawn(command, String::new())?;
         let mut line = String::new();
         if let Some(stdout) = &mut server.child.stdout {
             BufReader::new(stdout).read_line(&mut line)?;
@@ -46,11 +42,7 @@ impl ServerProcess {
     pub(crate) fn start_at(command: &mut Command, port: u16) -> io::Result<Self> {
         command.stdin(Stdio::null());
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        process::set_process_group(command);
-        let mut server = Self {
-            child: command.spawn()?,
-            url: format!("http://127.0.0.1:{port}"),
-        };
+        let mut server = Self::spawn(command, format!("http://127.0.0.1:{port}"))?;
         let deadline = Instant::now() + START_LIMIT;
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             if let Some(status) = server.child.try_wait()? {
@@ -67,6 +59,18 @@ impl ServerProcess {
         Ok(server)
     }
 
+    fn spawn(command: &mut Command, url: String) -> io::Result<Self> {
+        process::set_process_group(command);
+        let mut child = command.spawn()?;
+        match GroupGuard::start(&child) {
+            Ok(guard) => Ok(Self { child, guard, url }),
+            Err(error) => {
+                let _ = process::kill_group(&mut child);
+                Err(error)
+            }
+        }
+    }
+
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
@@ -77,6 +81,7 @@ impl Drop for ServerProcess {
         // The process may have exited already.
         let _ = process::kill_group(&mut self.child);
         let _ = self.child.wait();
+        self.guard.dismiss();
     }
 }
 
@@ -99,6 +104,24 @@ mod tests {
         let server = ServerProcess::start(&mut shell("echo READY http://host/mcp; exec sleep 600"));
 
         assert_eq!(server.unwrap().url(), "http://host/mcp");
+    }
+
+    #[test]
+    fn a_server_and_its_children_are_killed_with_this_program() {
+        let script = "sleep 600 & echo READY url; wait";
+        let mut server = ServerProcess::start(&mut shell(script)).unwrap();
+        let stdout = server.child.stdout.take().unwrap();
+
+        // As if this program were killed.
+        server.guard.end_pipe();
+
+        let status = server.child.wait().unwrap();
+        assert_eq!(
+            std::os::unix::process::ExitStatusExt::signal(&status),
+            Some(9)
+        );
+        // Ends when the child of the server has closed it, too.
+        assert_eq!(io::copy(&mut { stdout }, &mut io::sink()).unwrap(), 0);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use bowline::cluster::Cluster;
 use bowline::exchange::{
     BoxFuture, ConnectionState, Dialects, Notification, NotifiedContext, Outcome, Params, Request,
     Responder,
@@ -24,10 +25,11 @@ use crate::forward::{self, open_connection};
 use crate::front::FrontConnection;
 use crate::modern::ModernCalls;
 use crate::parked::ParkSettings;
+use crate::replicas::{AnswerHere, Replicas};
 use crate::servers::{Servers, misuse};
 use crate::tasks;
 use crate::upstream::{Upstream, UpstreamSettings};
-use crate::{BridgeConfig, Target, legacy, listen};
+use crate::{BridgeConfig, Target, legacy};
 
 /// Answers the requests of clients in every protocol version by asking a server in the version that it speaks. Clones
 /// are the same bridge.
@@ -274,6 +276,49 @@ impl Bridge {
         self
     }
 
+    /// Makes this bridge one of several replicas, so that each serves the clients of the others. A load balancer may send
+    /// each request to any of them. Replicas have the same name, upstreams and keys.
+    ///
+    /// - The `requestState`s of all rounds are sealed with the keys of the cluster; those of
+    ///   [`sealer`](BridgeBuilder::sealer) and of the configuration are not used.
+    /// - A parked call is continued at whichever replica its retry arrives.
+    /// - Modern clients of a server that keeps state reach the connections of one replica, whichever they send a request
+    ///   to. If it ends, another replica connects anew, and what the server kept is lost.
+    /// - [`http`](Self::http) serves legacy clients at all replicas; see [`HttpService::cluster`]. Each replica has its own
+    ///   connections for them, so that for legacy clients a server that keeps state needs sticky routing.
+    ///
+    /// Call it before the bridge is served. A bridge has one cluster, the first that is set. Bridges to other servers on
+    /// the same engine need other keys and another name; see [`cluster_named`](Self::cluster_named).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::cluster::MemoryCluster;
+    /// use bowline_bridge::{Bridge, Target};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), bowline::cluster::Unavailable> {
+    /// let cluster = MemoryCluster::new();
+    /// let [first, second] = [cluster.replica()?, cluster.replica()?];
+    /// let bridge = |replica| Bridge::new(Target::http("https://search.example/mcp")).cluster(replica);
+    /// let replicas = [bridge(first), bridge(second)];
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn cluster(self, cluster: impl Into<Cluster>) -> Self {
+        let name = self.inner.identity.name.clone();
+        self.cluster_named(&name, cluster)
+    }
+
+    /// As [`cluster`](Self::cluster), with another name than that of the configuration, or `bowline-bridge`. Bridges with
+    /// different names do not forward requests to each other.
+    #[must_use]
+    pub fn cluster_named(self, name: &str, cluster: impl Into<Cluster>) -> Self {
+        let replicas = Replicas::new(cluster.into(), name, Arc::downgrade(&self.inner));
+        self.inner.modern.join(replicas);
+        self
+    }
+
     /// Returns what the bridge holds now.
     ///
     /// # Examples
@@ -301,7 +346,10 @@ impl Bridge {
     /// one that was idle for longest: most clients go without a word, and would leave no connection for others.
     pub fn http(&self) -> HttpService {
         let identity = &self.inner.identity;
-        let service = HttpService::new(self.clone(), self.inner.catalog.clone(), identity);
+        let mut service = HttpService::new(self.clone(), self.inner.catalog.clone(), identity);
+        if let Some(replicas) = self.inner.modern.replicas() {
+            service = service.cluster(replicas.cluster().clone());
+        }
         let upstreams = self.inner.upstreams();
         let limits = upstreams
             .iter()
@@ -332,6 +380,9 @@ impl Bridge {
     /// # Ok(()) }
     /// ```
     pub async fn close(&self) {
+        if let Some(replicas) = self.inner.modern.replicas() {
+            replicas.release().await;
+        }
         match &self.inner.behind {
             Behind::One(upstream) => upstream.close().await,
             Behind::Many(servers) => servers.close().await,
@@ -492,7 +543,6 @@ impl BridgeInner {
         match &*request.method {
             "server/discover" => Box::pin(self.discover(upstream, &request, cx)).await,
             "tools/list" => Box::pin(self.list_tools(upstream, request, cx)).await,
-            "subscriptions/listen" => Box::pin(listen::listen(upstream, request, cx)).await,
             _ => self.modern.respond(upstream, request, cx).await,
         }
     }
@@ -530,6 +580,17 @@ impl BridgeInner {
         let (server, client) = (connection.dialect(), request.caller.dialect);
         tasks::convert_offer(&mut object, server, client, self.modern.parked_calls());
         Ok(object.to_json())
+    }
+}
+
+impl AnswerHere for BridgeInner {
+    fn upstream(&self, name: &str) -> Option<Arc<Upstream>> {
+        let mut upstreams = self.upstreams().into_iter();
+        upstreams.find(|upstream| upstream.name() == name)
+    }
+
+    fn modern_calls(&self) -> &ModernCalls {
+        &self.modern
     }
 }
 

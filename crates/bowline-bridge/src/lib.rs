@@ -43,7 +43,11 @@ mod questions;
 
 mod relayed_state;
 
+mod replicas;
+
 mod servers;
+
+mod state_keys;
 
 mod target;
 pub use target::Target;

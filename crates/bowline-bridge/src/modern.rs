@@ -7,7 +7,7 @@
 //! ```
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bowline::exchange::{
@@ -19,11 +19,14 @@ use bowline_core::json::Object;
 
 use crate::config::ParkedCallForm;
 use crate::forward::{self, open_connection, options, outcome, upstream_request};
+use crate::listen;
 use crate::parked::{
     self, Call, HostSide, KeptNotifications, ParkSettings, ParkedCalls, Resumed, Retry,
 };
 use crate::questions::{AskClient, RegisteredCall};
 use crate::relayed_state::RelayedStates;
+use crate::replicas::Replicas;
+use crate::state_keys::StateKeys;
 use crate::tasks::{self, TaskScope, parked_tasks};
 use crate::upstream::{ConnectionLease, LogLevelUse, Upstream};
 
@@ -32,15 +35,33 @@ pub(crate) struct ModernCalls {
     parked: ParkedCalls<ParkedWork>,
     states: RelayedStates,
     parked_calls: ParkedCallForm,
+    keys: StateKeys,
+    /// The other replicas, if there are some.
+    replicas: OnceLock<Replicas>,
 }
 
 impl ModernCalls {
     pub(crate) fn new(sealer: Sealer, settings: ParkSettings) -> Self {
+        let keys = StateKeys::new(sealer);
         Self {
-            parked: ParkedCalls::new(sealer.clone(), settings),
-            states: RelayedStates::new(sealer),
+            parked: ParkedCalls::new(keys.clone(), settings),
+            states: RelayedStates::new(keys.clone()),
             parked_calls: settings.form,
+            keys,
+            replicas: OnceLock::new(),
         }
+    }
+
+    /// Joins a cluster, whose keys are used from now on. The first one stays.
+    pub(crate) fn join(&self, replicas: Replicas) {
+        let cluster = replicas.cluster();
+        self.keys.set_of_cluster(cluster.keys().clone());
+        self.parked.set_owner(cluster.replica());
+        let _ = self.replicas.set(replicas);
+    }
+
+    pub(crate) fn replicas(&self) -> Option<&Replicas> {
+        self.replicas.get()
     }
 
     /// Returns how clients get parked calls back.
@@ -48,18 +69,37 @@ impl ModernCalls {
         self.parked_calls
     }
 
-    /// Returns how many calls to legacy servers have not ended.
+    /// Returns how many calls to legacy servers, and requests of other replicas, have not ended.
     pub(crate) fn open_calls(&self) -> usize {
-        self.parked.open_calls()
+        let forwarded = self.replicas().map_or(0, Replicas::running);
+        self.parked.open_calls() + forwarded
     }
 
-    /// Forwards a request of a client of either era, with what concerns its tasks translated.
+    /// Forwards a request of a client of either era, at the replica that is connected to the server for this client.
     pub(crate) async fn respond(
         &self,
         upstream: &Arc<Upstream>,
         request: Request,
         cx: &Context,
     ) -> Outcome {
+        match self.replicas().filter(|_| upstream.has_owner(cx)) {
+            Some(replicas) => {
+                Box::pin(replicas.respond_at_owner(self, upstream, request, cx)).await
+            }
+            None => self.respond_here(upstream, request, cx).await,
+        }
+    }
+
+    /// Forwards a request of a client of either era, with what concerns its tasks translated.
+    pub(crate) async fn respond_here(
+        &self,
+        upstream: &Arc<Upstream>,
+        request: Request,
+        cx: &Context,
+    ) -> Outcome {
+        if request.method == "subscriptions/listen" {
+            return Box::pin(listen::listen(upstream, request, cx)).await;
+        }
         if let Some(outcome) = self.parked_task(upstream, &request, cx) {
             return outcome;
         }
@@ -88,6 +128,9 @@ impl ModernCalls {
     async fn call(&self, upstream: &Arc<Upstream>, mut request: Request, cx: &Context) -> Outcome {
         if let Some(retry) = Retry::read(&request, cx.principal(), upstream.name())? {
             if !RelayedStates::is_relayed(retry.state()) {
+                if let Some(outcome) = self.attach(upstream, &request, &retry, cx).await {
+                    return outcome;
+                }
                 // The answers are sent with this request's token, not with that of the call.
                 upstream.refresh_token(cx);
                 // Boxed, as `send` below: calls to modern servers do not pass here.
@@ -108,6 +151,19 @@ impl ModernCalls {
         } else {
             Box::pin(self.send(upstream, lease, request, cx)).await
         }
+    }
+
+    /// Continues a call that another replica has parked.
+    async fn attach(
+        &self,
+        upstream: &Arc<Upstream>,
+        request: &Request,
+        retry: &Retry<'_>,
+        cx: &Context,
+    ) -> Option<Outcome> {
+        let replicas = self.replicas()?;
+        let owner = self.parked.other_owner(retry)?;
+        Box::pin(replicas.attach(owner, upstream, request, cx)).await
     }
 
     /// Forwards a call to a modern server.

@@ -3,18 +3,20 @@
 use std::time::Duration;
 
 use bowline::exchange::{Outcome, Principal, Request, request_digest};
-use bowline::seal::{Binding, Purpose, Sealer};
+use bowline::seal::{Binding, Purpose};
 use bowline::{Json, RpcError};
 use bowline_core::json::Object;
+
+use crate::state_keys::StateKeys;
 
 /// Seals the states of upstreams. An upstream knows the bridge, not its clients, so that its state alone would let one
 /// client continue the request of another.
 #[derive(Clone, Debug)]
-pub(crate) struct RelayedStates(Sealer);
+pub(crate) struct RelayedStates(StateKeys);
 
 impl RelayedStates {
-    pub(crate) fn new(sealer: Sealer) -> Self {
-        Self(sealer)
+    pub(crate) fn new(keys: StateKeys) -> Self {
+        Self(keys)
     }
 
     /// Returns whether a state is one of an upstream, and not that of a parked call.
@@ -37,9 +39,10 @@ impl RelayedStates {
             return Ok(result);
         };
         let bound = bound(upstream, request, principal);
-        let sealed = self
-            .0
-            .seal(Purpose::RequestState, &bound, state.as_bytes(), LIFETIME);
+        let sealed =
+            self.0
+                .sealer()
+                .seal(Purpose::RequestState, &bound, state.as_bytes(), LIFETIME);
         let sealed = sealed.map_err(|error| RpcError::internal(error.to_string()))?;
         let sealed = serde_json::Value::from(format!("{PREFIX}{sealed}"));
         object.set("requestState", Json::from(sealed));
@@ -63,7 +66,7 @@ impl RelayedStates {
         };
         let bound = bound(upstream, request, principal);
         let sealed = state.strip_prefix(PREFIX).unwrap_or(state);
-        let opened = self.0.open(Purpose::RequestState, &bound, sealed);
+        let opened = self.0.sealer().open(Purpose::RequestState, &bound, sealed);
         let opened = opened.map_err(|error| invalid(&error))?;
         let state = Json::parse(opened).map_err(|error| invalid(&error))?;
         let params = Object::read(&request.params);
@@ -90,6 +93,7 @@ mod tests {
     use std::sync::Arc;
 
     use bowline::exchange::{Caller, Dialect};
+    use bowline::seal::Sealer;
     use serde_json::json;
 
     use super::*;
@@ -101,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_state_opens_only_for_its_client_request_and_upstream() {
-        let states = RelayedStates::new(Sealer::random());
+        let states = RelayedStates::new(StateKeys::new(Sealer::random()));
         let (ada, eve) = (Principal::named("ada"), Principal::named("eve"));
         let result =
             Json::from(json!({"resultType": "input_required", "requestState": "upstream\"s"}));

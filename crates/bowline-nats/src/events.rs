@@ -1,15 +1,15 @@
-//! [`Events`]: reports to the inbox that messages may have been lost.
+//! [`Events`]: counts the times that messages to this replica may have been lost.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use async_nats::{ConnectOptions, Event};
-use bowline::cluster::ReplicaInbox;
+use tokio::sync::watch;
 
 /// What happens to the connection.
 #[derive(Default)]
 pub(crate) struct Events {
-    inbox: OnceLock<Arc<dyn ReplicaInbox>>,
+    losses: watch::Sender<u64>,
     was_disconnected: AtomicBool,
 }
 
@@ -27,9 +27,10 @@ impl Events {
         })
     }
 
-    pub(crate) fn set_inbox(&self, inbox: Arc<dyn ReplicaInbox>) {
-        // Set once: the trait calls `start` once.
-        let _ = self.inbox.set(inbox);
+    /// Returns how many times messages may have been lost: after a broken connection was restored, and when too many
+    /// waited.
+    pub(crate) fn losses(&self) -> watch::Receiver<u64> {
+        self.losses.subscribe()
     }
 
     fn handle(&self, event: &Event) {
@@ -39,16 +40,10 @@ impl Events {
                 self.was_disconnected.store(true, Ordering::SeqCst);
             }
             Event::Connected if self.was_disconnected.swap(false, Ordering::SeqCst) => {
-                self.missed();
+                self.losses.send_modify(|losses| *losses += 1);
             }
-            Event::SlowConsumer(_) => self.missed(),
+            Event::SlowConsumer(_) => self.losses.send_modify(|losses| *losses += 1),
             event => tracing::debug!(%event, "event of the connection to NATS"),
-        }
-    }
-
-    fn missed(&self) {
-        if let Some(inbox) = self.inbox.get() {
-            inbox.missed();
         }
     }
 }

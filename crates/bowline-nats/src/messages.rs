@@ -7,15 +7,16 @@ use async_nats::client::RequestErrorKind;
 use async_nats::connection::State;
 use async_nats::{Client, Request, Subscriber};
 use bowline::cluster::{
-    AskError, GroupId, MAX_MESSAGE_BYTES, PendingAsks, ReplicaId, ReplicaInbox, ReplicaMessages,
-    Unavailable, check_message_size,
+    AskError, GroupId, MAX_MESSAGE_BYTES, ReplicaId, ReplicaInbox, ReplicaMessages, Unavailable,
+    check_message_size,
 };
 use bowline::exchange::BoxFuture;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::LIMIT;
+use crate::echoes::Echoes;
 use crate::error::unavailable;
 use crate::events::Events;
 use crate::groups::Groups;
@@ -27,19 +28,19 @@ pub(crate) struct NatsMessages {
     events: Arc<Events>,
     replica: ReplicaId,
     subjects: Subjects,
-    echoes: PendingAsks,
+    echoes: Echoes,
     groups: Groups,
     started: OnceLock<Started>,
 }
 
 struct Started {
     inbox: Arc<dyn ReplicaInbox>,
-    task: JoinHandle<()>,
+    tasks: [JoinHandle<()>; 2],
 }
 
 impl Drop for Started {
     fn drop(&mut self) {
-        self.task.abort();
+        self.tasks.iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -51,11 +52,11 @@ impl NatsMessages {
         subjects: Subjects,
     ) -> Self {
         Self {
+            echoes: Echoes::new(client.clone(), subjects.echo(replica)),
             client,
             events,
             replica,
             subjects,
-            echoes: PendingAsks::default(),
             groups: Groups::default(),
             started: OnceLock::new(),
         }
@@ -70,19 +71,6 @@ impl NatsMessages {
             }
         }
     }
-
-    /// Waits until the server has processed everything that was sent before: it returns a message to its sender after
-    /// those.
-    async fn synchronize(&self) -> Result<(), Unavailable> {
-        let echo = self.echoes.add();
-        let id = Bytes::copy_from_slice(&echo.id().to_be_bytes());
-        let sent = self.client.publish(self.subjects.echo(self.replica), id);
-        sent.await.map_err(unavailable)?;
-        let received = echo.wait(LIMIT).await;
-        received
-            .map(drop)
-            .map_err(|_| Unavailable::timed_out("NATS", LIMIT))
-    }
 }
 
 impl ReplicaMessages for NatsMessages {
@@ -91,7 +79,6 @@ impl ReplicaMessages for NatsMessages {
     }
 
     fn start(&self, inbox: Arc<dyn ReplicaInbox>) {
-        self.events.set_inbox(inbox.clone());
         self.started.get_or_init(|| {
             let task = Task {
                 client: self.client.clone(),
@@ -100,10 +87,11 @@ impl ReplicaMessages for NatsMessages {
                 answering: JoinSet::new(),
             };
             let questions = self.subjects.replica(self.replica);
-            let echoes = self.subjects.echo(self.replica);
+            let losses = self.events.losses();
+            let reporting = report_losses(losses, self.echoes.clone(), inbox.clone());
             Started {
                 inbox,
-                task: tokio::spawn(task.run(questions, echoes)),
+                tasks: [tokio::spawn(task.run(questions)), tokio::spawn(reporting)],
             }
         });
     }
@@ -145,7 +133,7 @@ impl ReplicaMessages for NatsMessages {
             self.check_connected()?;
             let sent = self.client.publish(self.subjects.group(group), message);
             sent.await.map_err(unavailable)?;
-            self.synchronize().await
+            self.echoes.synchronize().await
         })
     }
 
@@ -160,7 +148,7 @@ impl ReplicaMessages for NatsMessages {
                 let messages = subscribed.map_err(unavailable)?;
                 self.groups.add(group, messages, started.inbox.clone());
             }
-            let joined = self.synchronize().await;
+            let joined = self.echoes.synchronize().await;
             if joined.is_err() {
                 self.groups.remove(group);
             }
@@ -177,16 +165,16 @@ impl ReplicaMessages for NatsMessages {
 struct Task {
     client: Client,
     inbox: Arc<dyn ReplicaInbox>,
-    echoes: PendingAsks,
+    echoes: Echoes,
     /// Answers to other replicas. The inbox bounds them.
     answering: JoinSet<()>,
 }
 
 impl Task {
-    async fn run(mut self, questions: String, echoes: String) {
+    async fn run(mut self, questions: String) {
         let subscribed = async {
-            let echoes = self.client.subscribe(echoes).await?;
             let questions = self.client.subscribe(questions).await?;
+            let echoes = self.echoes.subscribe().await?;
             Ok::<_, async_nats::SubscribeError>((questions, echoes))
         };
         match subscribed.await {
@@ -201,11 +189,7 @@ impl Task {
             // Echoes come first: others wait for them, and they cost nothing.
             tokio::select! {
                 biased;
-                Some(echo) = echoes.next() => {
-                    if let Some(id) = echo.payload.first_chunk() {
-                        self.echoes.answer(u64::from_be_bytes(*id), Bytes::new());
-                    }
-                }
+                Some(echo) = echoes.next() => self.echoes.receive(&echo.payload),
                 Some(question) = questions.next() => self.answer(question),
                 Some(_) = self.answering.join_next() => {}
                 else => return,
@@ -223,5 +207,19 @@ impl Task {
                 tracing::warn!(%error, "failed to answer a replica");
             }
         });
+    }
+}
+
+/// Reports that messages may have been lost, for as long as the client exists.
+async fn report_losses(
+    mut losses: watch::Receiver<u64>,
+    echoes: Echoes,
+    inbox: Arc<dyn ReplicaInbox>,
+) {
+    while losses.changed().await.is_ok() {
+        // The client is connected before the server has its subscriptions again; what is sent between the two is lost
+        // too. If there is no echo, the connection has failed again, and what was lost until now is reported now.
+        let _ = echoes.synchronize().await;
+        inbox.missed();
     }
 }

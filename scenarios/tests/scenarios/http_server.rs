@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bowline::exchange::Dialects;
+use bowline::http::HttpService;
 use bowline::http::legacy::Legacy;
 use bowline::{CallToolResult, ErrorCode, RpcError, Server, Tool};
 use bowline_core::era::Dialect;
@@ -115,7 +116,7 @@ fn modern() -> Vec<Scenario> {
 }
 
 async fn a_foreign_origin_or_host_is_rejected(env: ScenarioEnv) {
-    let client = env.raw_client(hanging_server().http()).await.open().await;
+    let client = env.raw_client(&hanging_server()).await.open().await;
     let call = || client.call(1, "echo");
 
     let page = call().header("origin", "https://evil.example").await;
@@ -131,7 +132,7 @@ async fn a_foreign_origin_or_host_is_rejected(env: ScenarioEnv) {
 }
 
 async fn an_unacceptable_method_content_type_or_accept_header_is_rejected(env: ScenarioEnv) {
-    let client = env.raw_client(hanging_server().http()).await.open().await;
+    let client = env.raw_client(&hanging_server()).await.open().await;
     let call = || client.call(1, "echo");
 
     let unreadable = call().header("accept", "text/html").await;
@@ -146,7 +147,7 @@ async fn an_unacceptable_method_content_type_or_accept_header_is_rejected(env: S
 }
 
 async fn a_malformed_body_is_rejected(env: ScenarioEnv) {
-    let client = env.raw_client(hanging_server().http()).await.open().await;
+    let client = env.raw_client(&hanging_server()).await.open().await;
 
     let no_json = client.post_text("{").await;
     let no_message = client.post(&json!({"jsonrpc": "2.0", "id": 1})).await;
@@ -166,7 +167,7 @@ async fn a_malformed_body_is_rejected(env: ScenarioEnv) {
 }
 
 async fn an_unsupported_version_is_rejected_with_the_expected_message(env: ScenarioEnv) {
-    let client = env.raw_client(hanging_server().http()).await.open().await;
+    let client = env.raw_client(&hanging_server()).await.open().await;
     let unknown = if env.is_modern() {
         "2031-01-01"
     } else {
@@ -216,7 +217,7 @@ async fn a_layer_around_the_service_sees_rejected_requests(env: ScenarioEnv) {
 }
 
 async fn a_response_is_sent_on_the_stream_of_its_request_and_ends_it(env: ScenarioEnv) {
-    let client = env.raw_client(waiting_server().http()).await.open().await;
+    let client = env.raw_client(&waiting_server()).await.open().await;
     let mut one = client.call_with_progress(1, "wait").await;
     let mut other = client.call_with_progress(2, "wait").await;
     let (of_one, of_other) = (one.message().await, other.message().await);
@@ -232,9 +233,9 @@ async fn a_response_is_sent_on_the_stream_of_its_request_and_ends_it(env: Scenar
 }
 
 async fn an_immediate_response_is_json(env: ScenarioEnv) {
-    let service = Server::new("s", "1").tool(echo("echo")).http();
-    let service = service.legacy(Legacy::sessions().json_responses());
-    let client = env.raw_client(service).await.open().await;
+    let server = Server::new("s", "1").tool(echo("echo"));
+    let json = |http: HttpService| http.legacy(Legacy::sessions().json_responses());
+    let client = env.raw_client_with(&server, json).await.open().await;
 
     let response = client.call(1, "echo").await;
 
@@ -243,8 +244,9 @@ async fn an_immediate_response_is_json(env: ScenarioEnv) {
 }
 
 async fn a_client_that_accepts_only_json_gets_json_from_a_slow_handler(env: ScenarioEnv) {
-    let service = waiting_server().http().stream_after(Duration::ZERO);
-    let client = env.raw_client(service).await.open().await;
+    let at_once = |http: HttpService| http.stream_after(Duration::ZERO);
+    let client = env.raw_client_with(&waiting_server(), at_once).await;
+    let client = client.open().await;
     let call = client.call_with_progress(1, "wait");
     let slow = call.header("accept", "application/json").into_future();
 
@@ -256,7 +258,7 @@ async fn a_client_that_accepts_only_json_gets_json_from_a_slow_handler(env: Scen
 }
 
 async fn a_modern_call_has_no_session_id(env: ScenarioEnv) {
-    let client = env.raw_client(hanging_server().http()).await;
+    let client = env.raw_client(&hanging_server()).await;
 
     let first = client.call(1, "echo").await;
     let again = client
@@ -275,7 +277,7 @@ async fn a_modern_call_has_no_session_id(env: ScenarioEnv) {
 }
 
 async fn removed_methods_are_not_found(env: ScenarioEnv) {
-    let client = env.raw_client(hanging_server().http()).await;
+    let client = env.raw_client(&hanging_server()).await;
 
     for gone in [
         "initialize",
@@ -291,7 +293,7 @@ async fn removed_methods_are_not_found(env: ScenarioEnv) {
 }
 
 async fn the_same_url_serves_legacy_clients(env: ScenarioEnv) {
-    let client = env.raw_client(hanging_server().http()).await;
+    let client = env.raw_client(&hanging_server()).await;
 
     for dialect in Dialects::legacy().iter() {
         let older = client.with_dialect(dialect).open().await;
@@ -308,9 +310,7 @@ async fn a_panicking_handler_is_an_internal_error_without_details(env: ScenarioE
         let none: Vec<CallToolResult> = Vec::new();
         Ok(none[7].clone())
     });
-    let client = env
-        .raw_client(Server::new("s", "1").tool(panics).http())
-        .await;
+    let client = env.raw_client(&Server::new("s", "1").tool(panics)).await;
 
     let response = client.call(1, "panics").await;
 
@@ -321,7 +321,7 @@ async fn a_panicking_handler_is_an_internal_error_without_details(env: ScenarioE
 }
 
 async fn the_discover_result_has_the_server_info_only_in_its_meta(env: ScenarioEnv) {
-    let client = env.raw_client(hanging_server().http()).await;
+    let client = env.raw_client(&hanging_server()).await;
 
     let response = client.request(1, "server/discover", json!({})).await;
 
@@ -334,7 +334,7 @@ async fn the_discover_result_has_the_server_info_only_in_its_meta(env: ScenarioE
 }
 
 async fn a_request_without_its_envelope_is_rejected(env: ScenarioEnv) {
-    let client = env.raw_client(hanging_server().http()).await;
+    let client = env.raw_client(&hanging_server()).await;
     let meta = json!({"io.modelcontextprotocol/protocolVersion": env.version()});
 
     for meta in [json!({}), meta] {
@@ -354,9 +354,7 @@ async fn handler_errors_have_the_http_status_of_their_code(env: ScenarioEnv) {
         let code = next.lock().unwrap().pop().unwrap();
         async move { Err(RpcError::new(ErrorCode(code), "no").into()) }
     });
-    let client = env
-        .raw_client(Server::new("s", "1").tool(fails).http())
-        .await;
+    let client = env.raw_client(&Server::new("s", "1").tool(fails)).await;
 
     for (code, status) in [
         (-32601, 404),
@@ -375,7 +373,7 @@ async fn handler_errors_have_the_http_status_of_their_code(env: ScenarioEnv) {
 }
 
 async fn a_posted_notification_is_accepted_and_a_response_is_rejected(env: ScenarioEnv) {
-    let client = env.raw_client(hanging_server().http()).await;
+    let client = env.raw_client(&hanging_server()).await;
 
     let accepted = client.cancel(1).await;
     let answer = json!({"jsonrpc": "2.0", "id": 1, "result": {}});
@@ -390,7 +388,7 @@ async fn a_posted_notification_is_accepted_and_a_response_is_rejected(env: Scena
 }
 
 async fn a_lost_connection_cancels_only_its_own_request(env: ScenarioEnv) {
-    let client = env.raw_client(hanging_server().http()).await;
+    let client = env.raw_client(&hanging_server()).await;
     let mut lost = client.call_with_progress(1, "hang").await;
     let mut kept = client.call_with_progress(2, "hang").await;
     lost.message().await;

@@ -1,5 +1,6 @@
 //! The HTTP server against a raw HTTP client: features of the legacy versions.
 
+use bowline::http::HttpService;
 use bowline::http::legacy::Legacy;
 use bowline::{CallToolResult, Context, Resource, Server, Tool};
 use scenarios::http::RawHttpClient;
@@ -148,7 +149,7 @@ fn roots_server() -> Server {
 
 async fn initialize_creates_a_session_that_later_requests_reuse(env: ScenarioEnv) {
     let service = hanging_server().http();
-    let client = env.raw_client(service.clone()).await;
+    let client = env.raw_client_of(service.clone()).await;
 
     let page = "http://localhost:6274";
     let response = client.initialize().header("origin", page).await;
@@ -171,7 +172,7 @@ async fn initialize_creates_a_session_that_later_requests_reuse(env: ScenarioEnv
 }
 
 async fn a_request_without_a_known_session_is_rejected(env: ScenarioEnv) {
-    let client = env.raw_client(hanging_server().http()).await.open().await;
+    let client = env.raw_client(&hanging_server()).await.open().await;
 
     let missing = client.call(1, "echo").without("mcp-session-id").await;
     let unknown = client
@@ -186,13 +187,16 @@ async fn a_request_without_a_known_session_is_rejected(env: ScenarioEnv) {
 }
 
 async fn ending_one_session_does_not_affect_the_others(env: ScenarioEnv) {
-    let client = env.raw_client(hanging_server().http()).await;
+    let client = env.raw_client(&hanging_server()).await;
     let (one, other) = (client.clone().open().await, client.open().await);
     let mut hanging = one.call_with_progress(1, "hang").await;
     hanging.message().await;
 
     let deleted = one.delete().await;
-    let after = one.call(2, "echo").await;
+    let mut after = one.call(2, "echo").await;
+    while env.is_replicated() && after.status() == 200 {
+        after = one.call(2, "echo").await;
+    }
 
     assert!(deleted.status().is_success(), "{deleted:?}");
     assert_eq!(after.status(), 404);
@@ -202,7 +206,7 @@ async fn ending_one_session_does_not_affect_the_others(env: ScenarioEnv) {
 }
 
 async fn a_second_initialize_is_rejected(env: ScenarioEnv) {
-    let client = env.raw_client(hanging_server().http()).await.open().await;
+    let client = env.raw_client(&hanging_server()).await.open().await;
     let name = client.session().unwrap();
 
     let before = client.call(1, "echo").await.answer().await;
@@ -215,7 +219,7 @@ async fn a_second_initialize_is_rejected(env: ScenarioEnv) {
 
 async fn a_stateless_server_responds_without_a_session_id(env: ScenarioEnv) {
     let service = hanging_server().http().legacy(Legacy::stateless());
-    let client = env.raw_client(service.clone()).await;
+    let client = env.raw_client_of(service.clone()).await;
 
     let hello = client.initialize().await;
     let unopened = client.call(1, "echo").await.answer().await;
@@ -235,7 +239,7 @@ async fn a_stateless_server_responds_without_a_session_id(env: ScenarioEnv) {
 
 async fn a_stateless_server_cannot_send_requests(env: ScenarioEnv) {
     let client = env
-        .raw_client(roots_server().http().legacy(Legacy::stateless()))
+        .raw_client_with(&roots_server(), |http| http.legacy(Legacy::stateless()))
         .await;
 
     let answer = client.call(1, "look").await.answer().await;
@@ -245,7 +249,7 @@ async fn a_stateless_server_cannot_send_requests(env: ScenarioEnv) {
 
 async fn unrelated_messages_are_sent_only_on_the_get_stream(env: ScenarioEnv) {
     let server = waiting_server();
-    let client = env.raw_client(server.http()).await.open().await;
+    let client = env.raw_client(&server).await.open().await;
     let mut unrelated = client.get().await;
     let mut waiting = client.call_with_progress(1, "wait").await;
     waiting.message().await;
@@ -268,7 +272,7 @@ async fn unrelated_messages_are_sent_only_on_the_get_stream(env: ScenarioEnv) {
 
 async fn a_second_get_stream_is_rejected(env: ScenarioEnv) {
     let server = waiting_server();
-    let client = env.raw_client(server.http()).await.open().await;
+    let client = env.raw_client(&server).await.open().await;
     let mut first = client.get().await;
 
     let second = client.get().await;
@@ -283,7 +287,7 @@ async fn a_second_get_stream_is_rejected(env: ScenarioEnv) {
 
 async fn a_broken_stream_is_resumed_after_its_last_event(env: ScenarioEnv) {
     let server = waiting_server();
-    let client = env.raw_client(server.http()).await.open().await;
+    let client = env.raw_client(&server).await.open().await;
     let mut broken = client.call_with_progress(1, "wait").await;
     let (report, event_id) = broken.next().await.unwrap();
 
@@ -310,7 +314,7 @@ async fn resume(client: &RawHttpClient, after: &str) -> Vec<Value> {
 async fn missed_events_are_replayed_in_order(env: ScenarioEnv) {
     let readme = Resource::text("docs://readme", "readme", "Read me.");
     let server = Server::new("s", "1").tool(echo("echo")).resource(readme);
-    let client = env.raw_client(server.http()).await.open().await;
+    let client = env.raw_client(&server).await.open().await;
     let mut stream = client.get().await;
     server.changed().tools();
     let (first, event_id) = stream.next().await.unwrap();
@@ -335,7 +339,7 @@ async fn missed_events_are_replayed_in_order(env: ScenarioEnv) {
 }
 
 async fn resuming_from_an_unknown_event_is_rejected(env: ScenarioEnv) {
-    let client = env.raw_client(hanging_server().http()).await.open().await;
+    let client = env.raw_client(&hanging_server()).await.open().await;
 
     for id in ["99-0", "nonsense", "1-x"] {
         let response = client.get().header("last-event-id", id).await;
@@ -345,7 +349,7 @@ async fn resuming_from_an_unknown_event_is_rejected(env: ScenarioEnv) {
 }
 
 async fn a_stream_starts_with_a_priming_event(env: ScenarioEnv) {
-    let client = env.raw_client(waiting_server().http()).await.open().await;
+    let client = env.raw_client(&waiting_server()).await.open().await;
     let mut stream = client.call_with_progress(1, "wait").await;
 
     let prime = stream.event().await.unwrap();
@@ -362,7 +366,7 @@ async fn a_stream_starts_with_a_priming_event(env: ScenarioEnv) {
 }
 
 async fn a_lost_connection_does_not_cancel_its_request(env: ScenarioEnv) {
-    let client = env.raw_client(hanging_server().http()).await.open().await;
+    let client = env.raw_client(&hanging_server()).await.open().await;
     let mut lost = client.call_with_progress(1, "hang").await;
     lost.message().await;
 
@@ -374,7 +378,7 @@ async fn a_lost_connection_does_not_cancel_its_request(env: ScenarioEnv) {
 }
 
 async fn the_stream_of_a_cancelled_request_ends(env: ScenarioEnv) {
-    let client = env.raw_client(hanging_server().http()).await.open().await;
+    let client = env.raw_client(&hanging_server()).await.open().await;
     let mut hanging = client.call_with_progress(1, "hang").await;
     hanging.message().await;
 
@@ -390,10 +394,9 @@ async fn the_stream_of_a_cancelled_request_ends(env: ScenarioEnv) {
 }
 
 async fn without_a_stream_server_requests_fail(env: ScenarioEnv) {
-    let service = roots_server()
-        .http()
-        .legacy(Legacy::sessions().json_responses());
-    let client = env.raw_client(service).await.open().await;
+    let json = |http: HttpService| http.legacy(Legacy::sessions().json_responses());
+    let client = env.raw_client_with(&roots_server(), json).await;
+    let client = client.open().await;
 
     let response = client.call(1, "look").await;
 
@@ -413,7 +416,7 @@ fn is_failure(answer: &Value) -> bool {
 }
 
 async fn a_notification_gets_202_without_a_body(env: ScenarioEnv) {
-    let client = env.raw_client(hanging_server().http()).await.open().await;
+    let client = env.raw_client(&hanging_server()).await.open().await;
 
     let notification = json!({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"});
     let response = client.post(&notification).await;
@@ -427,7 +430,7 @@ async fn a_request_without_a_version_header_uses_the_version_of_its_session(env:
         Ok(CallToolResult::text(cx.caller().dialect.version))
     });
     let server = Server::new("s", "1").tool(version);
-    let client = env.raw_client(server.http()).await.open().await;
+    let client = env.raw_client(&server).await.open().await;
 
     let response = client
         .call(1, "version")
@@ -440,7 +443,7 @@ async fn a_request_without_a_version_header_uses_the_version_of_its_session(env:
 }
 
 async fn legacy_responses_have_no_modern_members(env: ScenarioEnv) {
-    let client = env.raw_client(hanging_server().http()).await.open().await;
+    let client = env.raw_client(&hanging_server()).await.open().await;
     let hello = client.initialize().await.answer().await;
     let listed = client
         .request(1, "tools/list", json!({}))
@@ -463,10 +466,8 @@ async fn legacy_responses_have_no_modern_members(env: ScenarioEnv) {
 }
 
 async fn one_service_serves_streamable_http_and_http_sse(env: ScenarioEnv) {
-    let service = hanging_server()
-        .http()
-        .legacy(Legacy::sessions().http_sse());
-    let client = env.raw_client(service).await;
+    let both = |http: HttpService| http.legacy(Legacy::sessions().http_sse());
+    let client = env.raw_client_with(&hanging_server(), both).await;
     let newer = client.clone().open().await;
     let mut older = client.get().without("mcp-protocol-version").await;
     let endpoint = text(&older.event().await.unwrap().data);
@@ -484,7 +485,7 @@ async fn the_sse_stream_names_its_endpoint_and_its_end_ends_the_session(env: Sce
     let service = hanging_server()
         .http()
         .legacy(Legacy::sessions().http_sse());
-    let client = env.raw_client(service.clone()).await;
+    let client = env.raw_client_of(service.clone()).await;
 
     let mut stream = client.get().await;
     let first = stream.event().await.unwrap();

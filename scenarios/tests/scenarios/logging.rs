@@ -145,7 +145,15 @@ async fn log_messages_reach_the_application(env: ScenarioEnv) {
 
     client.set_log_level(LoggingLevel::Alert).await.unwrap();
     let rings = json!({"rings": true});
-    client.call_tool("chat", rings).await.unwrap();
+    client.call_tool("chat", rings.clone()).await.unwrap();
+    // All replicas have the level when each of them has in turn.
+    let mut in_a_row = 0;
+    while env.is_replicated() && in_a_row < 3 {
+        entries.lock().unwrap().clear();
+        client.call_tool("chat", rings.clone()).await.unwrap();
+        let has_level = entries.lock().unwrap().len() == 3;
+        in_a_row = if has_level { in_a_row + 1 } else { 0 };
+    }
 
     let data = |level: &str| Json::from(json!({"level is": level}));
     let by = |logger: &str| Some(logger.to_owned());

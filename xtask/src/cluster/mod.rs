@@ -1,4 +1,5 @@
-//! `cargo xtask cluster`: starts Postgres, Redis and NATS in the target folder, and tests the engine crates with them.
+//! `cargo xtask cluster`: starts Postgres, Redis and NATS in the target folder, and tests the engine crates and replicas
+//! with them.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,6 +11,12 @@ mod control;
 use control::Control;
 
 mod programs;
+
+mod replicas;
+use replicas::Scope;
+
+mod report;
+use report::{Part, Section};
 
 mod server;
 use server::EngineServer;
@@ -55,8 +62,47 @@ pub(crate) struct ClusterOptions {
     only: BTreeSet<Engine>,
     /// Keeps the engines running instead of testing.
     serve: bool,
+    /// What is run; the tests of the engines, the scenarios and the fixture if it is empty.
+    selected: BTreeSet<Selected>,
+    /// Runs a part of the scenarios.
+    quick: bool,
     /// Passed to the tests.
     filter: Vec<String>,
+}
+
+/// What is run with the engines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Selected {
+    /// The tests of the engine crates.
+    Engines,
+    /// The scenarios, with three replicas of each server.
+    Scenarios,
+    /// The checks of the fixture, with three replicas as processes.
+    Fixture,
+    /// The same, with the clients of other SDKs.
+    Peers,
+    Faults,
+    Deploy,
+    Cost,
+}
+
+impl Selected {
+    const DEFAULT: [Self; 3] = [Self::Engines, Self::Scenarios, Self::Fixture];
+    const REPORT: [Self; 4] = [Self::Faults, Self::Deploy, Self::Cost, Self::Peers];
+
+    fn of_option(word: &str) -> Option<Vec<Self>> {
+        Some(match word {
+            "--engines" => vec![Self::Engines],
+            "--scenarios" => vec![Self::Scenarios],
+            "--fixture" => vec![Self::Fixture],
+            "--peers" => vec![Self::Peers],
+            "--faults" => vec![Self::Faults],
+            "--deploy" => vec![Self::Deploy],
+            "--cost" => vec![Self::Cost],
+            "--report" => Self::REPORT.to_vec(),
+            _ => return None,
+        })
+    }
 }
 
 impl ClusterOptions {
@@ -72,13 +118,30 @@ impl ClusterOptions {
                     options.only.insert(engine);
                 }
                 "--serve" => options.serve = true,
+                "--quick" => options.quick = true,
                 word if word.starts_with("--") => {
-                    return Err(format!("unknown option `{word}` of `cluster`"));
+                    let selected = Selected::of_option(word);
+                    let unknown = || format!("unknown option `{word}` of `cluster`");
+                    options.selected.extend(selected.ok_or_else(unknown)?);
                 }
                 _ => options.filter.push(word.clone()),
             }
         }
         Ok(options)
+    }
+
+    fn selected(&self) -> Vec<Selected> {
+        match self.selected.is_empty() {
+            true => Selected::DEFAULT.to_vec(),
+            false => self.selected.iter().copied().collect(),
+        }
+    }
+
+    fn scope(&self) -> Scope {
+        match self.quick {
+            true => Scope::Quick,
+            false => Scope::All,
+        }
     }
 
     fn engines(&self) -> impl Iterator<Item = Engine> {
@@ -101,15 +164,38 @@ pub(crate) fn run(root: &Path, options: &ClusterOptions) -> io::Result<bool> {
     if options.serve {
         return serve(servers);
     }
-    let result = test(root, servers, &missing, &options.filter)?;
-    println!("{}", result.note);
-    Ok(result.passed && missing.is_empty())
+    let note = engine_note(&servers, &missing);
+    let started = StartedEngines::new(servers)?;
+    let mut passed = missing.is_empty();
+    for selected in options.selected() {
+        let result = started.run(root, selected, options)?;
+        println!("{selected:?}: {}", result.note);
+        passed &= result.passed;
+    }
+    println!("{note}");
+    Ok(passed)
 }
 
 /// The step of `ci`: an engine that cannot be installed is named, and is no failure.
 pub(crate) fn run_in_ci(root: &Path) -> io::Result<ClusterResult> {
     let (servers, missing) = start(root, &ClusterOptions::default());
-    test(root, servers, &missing, &[])
+    let note = engine_note(&servers, &missing);
+    if servers.is_empty() {
+        let passed = true;
+        return Ok(ClusterResult { passed, note });
+    }
+    let started = StartedEngines::new(servers)?;
+    let options = ClusterOptions {
+        quick: true,
+        ..ClusterOptions::default()
+    };
+    let mut all = ClusterResult { passed: true, note };
+    for selected in [Selected::Engines, Selected::Scenarios] {
+        let result = started.run(root, selected, &options)?;
+        all.passed &= result.passed;
+        all.note = format!("{} of {}", result.note, all.note);
+    }
+    Ok(all)
 }
 
 fn start(root: &Path, options: &ClusterOptions) -> (Vec<EngineServer>, Vec<Engine>) {
@@ -129,12 +215,8 @@ fn start(root: &Path, options: &ClusterOptions) -> (Vec<EngineServer>, Vec<Engin
     (servers, missing)
 }
 
-fn test(
-    root: &Path,
-    servers: Vec<EngineServer>,
-    missing: &[Engine],
-    filter: &[String],
-) -> io::Result<ClusterResult> {
+/// Returns which engines are there and which are not, for a summary.
+fn engine_note(servers: &[EngineServer], missing: &[Engine]) -> String {
     let names = |engines: &mut dyn Iterator<Item = Engine>| -> String {
         let names: Vec<_> = engines.map(Engine::name).collect();
         names.join(", ")
@@ -144,41 +226,89 @@ fn test(
         let missing = names(&mut missing.iter().copied());
         note.push_str(&format!("; NOT TESTED, could not be started: {missing}"));
     }
-    if servers.is_empty() {
-        let passed = true;
-        return Ok(ClusterResult { passed, note });
+    note
+}
+
+/// Engines that run, with the port at which they are restarted.
+struct StartedEngines {
+    engines: Vec<(Engine, String)>,
+    control: Control,
+}
+
+impl StartedEngines {
+    fn new(servers: Vec<EngineServer>) -> io::Result<Self> {
+        let engines = servers.iter().map(|server| (server.engine(), server.url()));
+        Ok(Self {
+            engines: engines.collect(),
+            control: Control::start(servers)?,
+        })
     }
-    let engines: Vec<_> = servers
-        .iter()
-        .map(|server| (server.engine(), server.url()))
-        .collect();
-    let control = Control::start(servers)?;
-    // The tests that restart an engine run after the others, one at a time.
-    let passes: [&[&str]; 2] = [&["--skip", RESTARTING], &["--test-threads=1", RESTARTING]];
-    let (mut tests, mut passed) = (0, true);
-    for arguments in passes {
-        let mut command = process::cargo(root);
-        // The whole workspace, as the other steps of ci: a part of it would be built with other features, in minutes.
-        command.args(["test", "--workspace", "--all-features", "--no-fail-fast"]);
-        for engine in Engine::ALL {
-            match engines.iter().find(|(started, _)| *started == engine) {
-                Some((_, url)) => command.env(engine.variable(), url),
-                None => command.args(["--exclude", &engine.package()]),
-            };
+
+    fn run(
+        &self,
+        root: &Path,
+        selected: Selected,
+        options: &ClusterOptions,
+    ) -> io::Result<ClusterResult> {
+        let engines = &self.engines;
+        let report = |part| -> io::Result<ClusterResult> {
+            let passed = report::run(root, part, engines, self.control.address())?;
+            let note = "written to CLUSTER.md".to_owned();
+            Ok(ClusterResult { passed, note })
+        };
+        let (passed, note) = match selected {
+            Selected::Engines => self.test_crates(root, &options.filter)?,
+            Selected::Scenarios => {
+                let (passed, runs) =
+                    replicas::scenarios(root, engines, options.scope(), &options.filter)?;
+                (passed, format!("{runs} scenarios with three replicas"))
+            }
+            Selected::Fixture => {
+                let (passed, cells) = replicas::fixture(root, engines)?;
+                (passed, format!("{cells} cells"))
+            }
+            Selected::Peers => {
+                let (passed, rows) = replicas::peers(root, engines)?;
+                for (engine, _) in engines {
+                    let rows = rows.iter().filter(|(of, _)| of == engine);
+                    let rows: Vec<_> = rows.map(|(_, row)| row.clone()).collect();
+                    report::write(root, Section::Peers, *engine, &rows)?;
+                }
+                (passed, format!("{} cells", rows.len()))
+            }
+            Selected::Faults => return report(Part::Faults),
+            Selected::Deploy => return report(Part::Deploy),
+            Selected::Cost => return report(Part::Cost),
+        };
+        Ok(ClusterResult { passed, note })
+    }
+
+    /// Runs the tests of the engine crates; returns whether they passed, and how many there were.
+    fn test_crates(&self, root: &Path, filter: &[String]) -> io::Result<(bool, String)> {
+        // The tests that restart an engine run after the others, one at a time.
+        let passes: [&[&str]; 2] = [&["--skip", RESTARTING], &["--test-threads=1", RESTARTING]];
+        let (mut tests, mut passed) = (0, true);
+        for arguments in passes {
+            let mut command = process::cargo(root);
+            // The whole workspace, as the other steps of ci: a part of it would be built with other features, in minutes.
+            command.args(["test", "--workspace", "--all-features", "--no-fail-fast"]);
+            for engine in Engine::ALL {
+                match self.engines.iter().find(|(started, _)| *started == engine) {
+                    Some((_, url)) => command.env(engine.variable(), url),
+                    None => command.args(["--exclude", &engine.package()]),
+                };
+            }
+            command.env(CONTROL_VARIABLE, self.control.address());
+            command
+                .args(["--test", TARGET, "--"])
+                .args(arguments)
+                .args(filter);
+            let captured = process::run_and_capture(&mut command)?;
+            tests += crate::ci::test_lines(&captured.output).count();
+            passed &= captured.end == process::ExitKind::Success;
         }
-        command.env(CONTROL_VARIABLE, control.address());
-        command
-            .args(["--test", TARGET, "--"])
-            .args(arguments)
-            .args(filter);
-        let captured = process::run_and_capture(&mut command)?;
-        tests += crate::ci::test_lines(&captured.output).count();
-        passed &= captured.end == process::ExitKind::Success;
+        Ok((passed && tests > 0, format!("{tests} tests")))
     }
-    Ok(ClusterResult {
-        passed: passed && tests > 0,
-        note: format!("{tests} tests of {note}"),
-    })
 }
 
 /// Keeps the engines running until standard input ends.

@@ -96,6 +96,8 @@ impl EngineServer {
                     "listen_addresses=127.0.0.1",
                     "unix_socket_directories=",
                     "fsync=off",
+                    // Scenarios run in parallel, with three replicas each.
+                    "max_connections=400",
                 ];
                 command.args(settings.iter().flat_map(|setting| ["-c", setting]));
             }
@@ -106,8 +108,15 @@ impl EngineServer {
                     .arg(&self.data);
             }
             Engine::Nats => {
-                command.args(["-a", "127.0.0.1", "-p", &port, "-js", "-sd"]);
-                command.arg(&self.data);
+                // A limit, so that tests can fill the storage; only a file can set it.
+                let config = self.data.join("nats.conf");
+                let folder = self.data.display().to_string();
+                let text = format!(
+                    "jetstream {{ store_dir: {folder:?}, max_file_store: {NATS_STORAGE} }}\n"
+                );
+                fs::write(&config, text)?;
+                command.args(["-a", "127.0.0.1", "-p", &port, "-c"]);
+                command.arg(config);
             }
         }
         if let Some(user) = self.user {
@@ -200,3 +209,4 @@ impl UnprivilegedUser {
 
 const START_ATTEMPTS: usize = 20;
 const ATTEMPT_INTERVAL: Duration = Duration::from_millis(250);
+const NATS_STORAGE: usize = 64 * 1024 * 1024;

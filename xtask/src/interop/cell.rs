@@ -119,6 +119,13 @@ impl Cell {
     pub(crate) fn is_as_expected(&self) -> bool {
         self.results.iter().all(CheckResult::is_as_expected)
     }
+
+    /// Returns how many checks passed, and how many did not or did not apply.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let results = self.results.iter();
+        let passed = results.filter(|result| **result == CheckResult::Ok).count();
+        (passed, self.results.len() - passed)
+    }
 }
 
 impl fmt::Display for Cell {

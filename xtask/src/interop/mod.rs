@@ -30,10 +30,12 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
 
-use cell::{CHECKS, Cell, CellSpec, Side, Transport};
-use known_failures::{KnownFailure, KnownFailures};
-use peers::{OurPrograms, Peer};
+pub(crate) use cell::{CHECKS, Cell, CellSpec, Side, Transport};
+use known_failures::KnownFailure;
+pub(crate) use known_failures::KnownFailures;
+pub(crate) use peers::{OurPrograms, Peer, ProgramCommand};
 use table::PagePart;
+pub(crate) use tasks::CHECKS as TASK_CHECKS;
 
 use crate::server_process::ServerProcess;
 
@@ -69,9 +71,14 @@ pub(crate) fn run(root: &Path, peers: Peers, mode: ResultsMode) -> bool {
     })
 }
 
-fn check(root: &Path, peers: Peers, mode: ResultsMode) -> io::Result<bool> {
+/// Reads the known failures of all peers.
+pub(crate) fn known_failures(root: &Path) -> io::Result<KnownFailures> {
     let known = std::fs::read_to_string(root.join(KNOWN_FAILURES))?;
-    let known = KnownFailures::parse(&known).map_err(io::Error::other)?;
+    KnownFailures::parse(&known).map_err(io::Error::other)
+}
+
+fn check(root: &Path, peers: Peers, mode: ResultsMode) -> io::Result<bool> {
+    let known = known_failures(root)?;
     let all = [&peers::NAMES[..], &tasks::NAMES, &real::names()].concat();
     let unknown = known.about_others(&all);
     for line in &unknown {

@@ -39,6 +39,8 @@ pub(crate) struct OurPrograms {
     pub(crate) tool: ProgramCommand,
     /// The server that calls another one.
     pub(crate) relay: ProgramCommand,
+    /// The proxy in front of replicas.
+    pub(crate) cluster_proxy: ProgramCommand,
 }
 
 impl Peer {
@@ -52,6 +54,14 @@ impl Peer {
             typescript_2,
             rmcp(root, rmcp_3)?,
         ])
+    }
+
+    /// Installs the peers that are run against replicas.
+    pub(crate) fn install_for_replicas(root: &Path) -> io::Result<Vec<Self>> {
+        let [_, python_1, ..] = NAMES;
+        let [python_2, typescript_2] = Self::install_recorded(root)?;
+        let python_1 = python(root, python_1, "mcp==1.30.0", "v1", LEGACY)?;
+        Ok(vec![python_1, python_2, typescript_2])
     }
 
     /// Installs the two peers that are recorded.
@@ -147,6 +157,8 @@ impl OurPrograms {
             "bowline-conformance",
             "--package",
             "bowline-cli",
+            "--package",
+            "bowline-cluster-tests",
         ]);
         if !process::run(&mut build)? {
             return Err(io::Error::other("failed to compile our programs"));
@@ -159,6 +171,7 @@ impl OurPrograms {
             bowline: ProgramCommand::new([built.join("bowline")]),
             tool: ProgramCommand::new([built.join("interop-tool")]),
             relay: ProgramCommand::new([built.join("interop-relay")]),
+            cluster_proxy: ProgramCommand::new([built.join("cluster-proxy")]),
         })
     }
 }

@@ -42,6 +42,21 @@ impl StateKey {
         Self(text.into())
     }
 
+    /// Returns the 32 bytes of a key in base64, or of 64 hexadecimal digits; `None` if the text is neither.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline_bridge::config::StateKey;
+    ///
+    /// assert_eq!(StateKey::decode(&"07".repeat(32)), Some([7; 32]));
+    /// assert_eq!(StateKey::decode("short"), None);
+    /// ```
+    #[must_use]
+    pub fn decode(text: &str) -> Option<[u8; 32]> {
+        parse(text)
+    }
+
     pub(super) fn read(value: &Value) -> Result<Self, ConfigError> {
         super::reader::text(value).map(Self)
     }

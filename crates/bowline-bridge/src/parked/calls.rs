@@ -4,8 +4,8 @@ use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bowline::cluster::ReplicaId;
 use bowline::exchange::{Notification, Outcome, Principal, Request};
-use bowline::seal::Sealer;
 use bowline::{Json, RpcError};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
@@ -24,6 +24,7 @@ use super::shared::{KeeperHandle, LiveCall, Shared, SharedState};
 use super::table::{Answers, CallTable, RetryAction, RetryEvent};
 use super::tombstones::Ended;
 use super::upstream::Upstream;
+use crate::state_keys::StateKeys;
 
 /// The calls of one process that may be parked. Clones are the same calls.
 ///
@@ -56,10 +57,10 @@ pub(crate) enum Resumed<U: Upstream> {
 impl<U: Upstream> ParkedCalls<U> {
     /// Creates an empty table.
     ///
-    /// A state that another process has sealed with a key of `sealer` is answered with "lost, may have run". With a
+    /// A state that another process has sealed with a key of `keys` is answered with "lost, may have run". With a
     /// random key that cannot be known after a restart: the state is refused as foreign.
-    pub(crate) fn new(sealer: Sealer, settings: ParkSettings) -> Self {
-        let states = StateSealer::new(sealer);
+    pub(crate) fn new(keys: StateKeys, settings: ParkSettings) -> Self {
+        let states = StateSealer::new(keys);
         let shared = Arc::new(Shared::new(states, CallTable::new(settings)));
         let keepers = Mutex::default();
         Self(Arc::new(Inner { shared, keepers }))
@@ -115,6 +116,17 @@ impl<U: Upstream> ParkedCalls<U> {
                 })
             }
         }
+    }
+
+    /// Makes this process one of several that share the keys, under its name there.
+    pub(crate) fn set_owner(&self, replica: ReplicaId) {
+        self.0.shared.states.set_owner(replica);
+    }
+
+    /// Returns the other process that has the call of a retry.
+    pub(crate) fn other_owner(&self, retry: &Retry<'_>) -> Option<ReplicaId> {
+        let states = &self.0.shared.states;
+        states.other_owner(&retry.state, retry.principal, retry.digest)
     }
 
     /// Returns what parked calls use: their number and their bytes.

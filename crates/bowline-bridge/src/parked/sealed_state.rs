@@ -5,16 +5,18 @@
 use std::fmt;
 use std::sync::OnceLock;
 
+use bowline::cluster::ReplicaId;
 use bowline::exchange::{Digest, Principal};
 use bowline::seal::{Binding, Purpose, SealError, Sealer};
 
 use super::entry::{Round, Serial};
 use super::refusal::Refusal;
+use crate::state_keys::StateKeys;
 
 /// Seals and opens the states of one process.
 #[derive(Debug)]
 pub(super) struct StateSealer {
-    sealer: Sealer,
+    keys: StateKeys,
     /// Empty until the first state is sealed: no state that opens before is of this process.
     owner: OnceLock<Owner>,
 }
@@ -32,11 +34,17 @@ impl Owner {
 }
 
 impl StateSealer {
-    pub(super) fn new(sealer: Sealer) -> Self {
+    pub(super) fn new(keys: StateKeys) -> Self {
         Self {
-            sealer,
+            keys,
             owner: OnceLock::new(),
         }
+    }
+
+    /// Makes this process one of several that share the keys, under its name there. Must be called before a state is
+    /// sealed.
+    pub(super) fn set_owner(&self, replica: ReplicaId) {
+        let _ = self.owner.set(Owner(*replica.as_bytes()));
     }
 
     pub(super) fn seal(
@@ -54,7 +62,7 @@ impl StateSealer {
         ]
         .concat();
         let bound = bound(principal, digest);
-        self.sealer
+        (self.keys.sealer())
             .seal(Purpose::ParkedCall, bound, &content, round.seal_lifetime)
             .map_err(not_sealed)
     }
@@ -66,12 +74,38 @@ impl StateSealer {
         principal: &Principal,
         digest: Digest,
     ) -> Result<(Serial, u32), Refusal> {
+        let (owner, serial, round) = self.open_any(text, principal, digest)?;
+        if self.owner.get() != Some(&owner) {
+            return Err(Refusal::Lost);
+        }
+        Ok((serial, round))
+    }
+
+    /// Returns the other process that owns the call, if the state opens.
+    pub(super) fn other_owner(
+        &self,
+        text: &str,
+        principal: &Principal,
+        digest: Digest,
+    ) -> Option<ReplicaId> {
+        let (owner, _, _) = self.open_any(text, principal, digest).ok()?;
+        let is_other = self.owner.get() != Some(&owner);
+        is_other.then(|| ReplicaId::from_bytes(owner.0))
+    }
+
+    /// Returns the owner, the call and the round.
+    fn open_any(
+        &self,
+        text: &str,
+        principal: &Principal,
+        digest: Digest,
+    ) -> Result<(Owner, Serial, u32), Refusal> {
         // Longer than any text of `seal`: refused before it is decoded.
         if text.len() > Sealer::max_text_len(CONTENT_BYTES) {
             return Err(Refusal::Foreign);
         }
         let bound = bound(principal, digest);
-        let opened = self.sealer.open(Purpose::ParkedCall, bound, text);
+        let opened = self.keys.sealer().open(Purpose::ParkedCall, bound, text);
         let content = opened.map_err(|error| match error {
             SealError::Expired => Refusal::Expired,
             _ => Refusal::Foreign,
@@ -79,10 +113,8 @@ impl StateSealer {
         let (owner, rest) = content.split_first_chunk().ok_or(Refusal::Foreign)?;
         let (serial, rest) = rest.split_first_chunk().ok_or(Refusal::Foreign)?;
         let round = rest.try_into().map_err(|_| Refusal::Foreign)?;
-        if self.owner.get() != Some(&Owner(*owner)) {
-            return Err(Refusal::Lost);
-        }
         Ok((
+            Owner(*owner),
             Serial(u64::from_be_bytes(*serial)),
             u32::from_be_bytes(round),
         ))
@@ -121,6 +153,10 @@ mod tests {
 
     use super::*;
 
+    fn keys() -> StateKeys {
+        StateKeys::new(Sealer::new([1; 32]))
+    }
+
     fn round() -> Round {
         Round {
             serial: Serial(7),
@@ -133,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_state_opens_for_its_principal_and_request_only() {
-        let states = StateSealer::new(Sealer::new([1; 32]));
+        let states = StateSealer::new(keys());
         let (ada, bob) = (Principal::named("ada"), Principal::named("bob"));
         let (digest, other) = (
             request_digest("tools/call", None),
@@ -153,8 +189,8 @@ mod tests {
 
     #[test]
     fn a_state_of_another_process_is_a_lost_call() {
-        let before = StateSealer::new(Sealer::new([1; 32]));
-        let after = StateSealer::new(Sealer::new([1; 32]));
+        let before = StateSealer::new(keys());
+        let after = StateSealer::new(keys());
         let (ada, digest) = (Principal::named("ada"), request_digest("tools/call", None));
         let text = before.seal(&round(), &ada, digest).unwrap();
 
@@ -164,5 +200,20 @@ mod tests {
         assert_eq!(after.open(&text, &ada, digest), Err(Refusal::Lost));
         let bob = Principal::named("bob");
         assert_eq!(after.open(&text, &bob, digest), Err(Refusal::Foreign));
+    }
+
+    #[test]
+    fn the_owner_of_a_state_is_known_to_who_may_use_it() {
+        let (first, second) = (StateSealer::new(keys()), StateSealer::new(keys()));
+        let [one, two] = [[1; 8], [2; 8]].map(ReplicaId::from_bytes);
+        first.set_owner(one);
+        second.set_owner(two);
+        let (ada, digest) = (Principal::named("ada"), request_digest("tools/call", None));
+        let text = first.seal(&round(), &ada, digest).unwrap();
+
+        assert_eq!(second.other_owner(&text, &ada, digest), Some(one));
+        assert_eq!(first.other_owner(&text, &ada, digest), None);
+        let bob = Principal::named("bob");
+        assert_eq!(second.other_owner(&text, &bob, digest), None);
     }
 }

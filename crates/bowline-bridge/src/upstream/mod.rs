@@ -193,6 +193,12 @@ impl Upstream {
         self.id
     }
 
+    /// Returns whether the request of a client must be answered by the one replica that has the client's connections:
+    /// the server keeps state, and the client has no connection to this replica.
+    pub(crate) fn has_owner(&self, cx: &Context) -> bool {
+        self.target.is_stateful() && cx.connection_state().is_none()
+    }
+
     /// Returns the limit of connections, if each legacy client has one.
     pub(crate) fn max_client_connections(&self) -> Option<usize> {
         let max = self.settings().max_connections;

@@ -2,6 +2,14 @@
 //!
 //! Stdout belongs to the protocol if the front is stdio, so everything for people goes to stderr.
 
+#[cfg(feature = "cluster")]
+mod cluster;
+#[cfg(not(feature = "cluster"))]
+#[path = "cluster_disabled.rs"]
+mod cluster;
+
+mod cluster_plan;
+
 mod configured;
 
 mod front;
@@ -38,7 +46,7 @@ async fn serve(plan: BridgePlan, telemetry: Option<Telemetry>) -> Result<(), Box
     let (bridge, served) = match &plan.upstream {
         UpstreamPlan::Config(file) => {
             let (bridge, config) = configured::bridge(file)?;
-            let bridge = observed(bridge, telemetry);
+            let bridge = clustered(observed(bridge, telemetry), &plan).await?;
             let guard = credentials::guard(&config)?;
             let settings = config.settings();
             let front = configured::front(plan.front, plan.is_front_chosen, settings);
@@ -50,9 +58,9 @@ async fn serve(plan: BridgePlan, telemetry: Option<Telemetry>) -> Result<(), Box
         }
         UpstreamPlan::Command(command) => {
             let target = upstream::command_target(command.clone(), child_stderr.clone());
-            serve_one(target, &plan, telemetry).await
+            serve_one(target, &plan, telemetry).await?
         }
-        UpstreamPlan::Url(url) => serve_one(upstream::url_target(url), &plan, telemetry).await,
+        UpstreamPlan::Url(url) => serve_one(upstream::url_target(url), &plan, telemetry).await?,
     };
     front::until_second_signal(bridge.close()).await;
     child_stderr.flush();
@@ -63,11 +71,20 @@ async fn serve_one(
     target: Target,
     plan: &BridgePlan,
     telemetry: Option<Telemetry>,
-) -> (Bridge, Result<(), BoxError>) {
+) -> Result<(Bridge, Result<(), BoxError>), BoxError> {
     let bridge = with_limits(Bridge::builder(target), &plan.limits).build();
-    let bridge = observed(bridge, telemetry);
+    let bridge = clustered(observed(bridge, telemetry), plan).await?;
     let served = front::serve(&bridge, &plan.front, plan.drain, None).await;
-    (bridge, served)
+    Ok((bridge, served))
+}
+
+/// Joins the cluster of the options, if they name one.
+async fn clustered(bridge: Bridge, plan: &BridgePlan) -> Result<Bridge, BoxError> {
+    let Some(cluster) = &plan.cluster else {
+        return Ok(bridge);
+    };
+    let joined = cluster::connect(cluster).await?;
+    Ok(bridge.cluster_named(&cluster.name, joined))
 }
 
 fn observed(bridge: Bridge, telemetry: Option<Telemetry>) -> Bridge {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::cluster_plan::{ClusterOptions, ClusterPlan};
 use crate::options::DrainOptions;
 use crate::sign_in::SignIn;
 use crate::target::{CommandTarget, UrlTarget};
@@ -81,6 +82,9 @@ pub(crate) struct BridgeOptions {
     timeout: Option<Duration>,
 
     #[command(flatten)]
+    cluster: ClusterOptions,
+
+    #[command(flatten)]
     drain: DrainOptions,
 
     #[command(flatten)]
@@ -99,6 +103,7 @@ pub(crate) struct BridgePlan {
     /// Whether options choose the front, and not a default.
     pub(crate) is_front_chosen: bool,
     pub(crate) limits: BridgeLimits,
+    pub(crate) cluster: Option<ClusterPlan>,
     pub(crate) drain: DrainOptions,
     pub(crate) telemetry: TelemetryOptions,
     pub(crate) verbosity: u8,
@@ -150,12 +155,18 @@ impl BridgeOptions {
             call_timeout: self.timeout,
         };
         let (drain, verbosity) = (self.drain, self.verbose);
-        let telemetry = self.telemetry.clone();
+        let (telemetry, cluster) = (self.telemetry.clone(), self.cluster.clone());
+        let upstream = self.upstream()?;
+        let cluster = cluster.plan(&upstream)?;
+        if cluster.is_some() && front == FrontPlan::Stdio {
+            return Err("--cluster is for clients over HTTP; add --http ADDR".to_owned());
+        }
         Ok(BridgePlan {
-            upstream: self.upstream()?,
+            upstream,
             front,
             is_front_chosen,
             limits,
+            cluster,
             drain,
             telemetry,
             verbosity,
@@ -337,6 +348,8 @@ mod tests {
             ("bridge --max-connections 0 -- server", "0"),
             ("bridge --path mcp -- server", "start with `/`"),
             ("bridge --http nowhere -- server", "HOST:PORT"),
+            ("bridge --cluster mysql://a -- server", "postgres://"),
+            ("bridge --cluster-name a -- server", "--cluster"),
         ];
         for (line, reason) in lines {
             let error = parse(line).unwrap_err();

@@ -8,6 +8,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::Server;
+use crate::exchange::BoxFuture;
 
 /// A change of a list or a resource. Serializable, so that a [`ChangeBus`] can send it to other replicas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +59,13 @@ pub trait ChangeBus: Send + Sync + 'static {
 
     /// Subscribes to all changes from now on.
     fn subscribe(&self) -> ChangeReceiver;
+
+    /// Returns a future that ends once changes of other replicas are received, or `None` if they are. A subscription is
+    /// acknowledged afterwards, so that its client misses none. The future must end within seconds, also while the other
+    /// replicas cannot be reached; the bus then reports [`ChangeEvent::Lagged`] when they can. Defaults to `None`.
+    fn joining(&self) -> Option<BoxFuture<'static, ()>> {
+        None
+    }
 }
 
 /// A bus within one process. Clones share it.

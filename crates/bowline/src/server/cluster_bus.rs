@@ -1,11 +1,15 @@
 //! [`ClusterBus`]: change notifications between the replicas of a server, as messages to a group.
 
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+use tokio::sync::watch;
 
 use super::change_bus::{ChangeBus, ChangeReceiver, LocalChangeBus, ServerChange};
 use crate::backoff::Backoff;
 use crate::cluster::{Cluster, GroupEvent, GroupId, GroupReceiver};
+use crate::exchange::BoxFuture;
 
 /// A bus over a [`Cluster`]. Changes of this replica are published here at once, whatever the state of the engine.
 pub(super) struct ClusterBus {
@@ -14,6 +18,10 @@ pub(super) struct ClusterBus {
     here: LocalChangeBus,
     /// The task that publishes the changes of other replicas here, from the first subscription on.
     receiving: OnceLock<AbortOnDrop>,
+    /// True once the changes of other replicas are received.
+    joined: watch::Sender<bool>,
+    /// Whether a subscription was acknowledged although they are not: the next ones do not wait either.
+    has_given_up: Arc<AtomicBool>,
 }
 
 struct AbortOnDrop(tokio::task::JoinHandle<()>);
@@ -32,6 +40,8 @@ impl ClusterBus {
             group: GroupId::new("changes", name),
             here: LocalChangeBus::default(),
             receiving: OnceLock::new(),
+            joined: watch::Sender::new(false),
+            has_given_up: Arc::default(),
         }
     }
 
@@ -42,7 +52,7 @@ impl ClusterBus {
         };
         self.receiving.get_or_init(|| {
             let (cluster, group) = (self.cluster.clone(), self.group.clone());
-            let receiving = receive(cluster, group, self.here.clone());
+            let receiving = receive(cluster, group, self.here.clone(), self.joined.clone());
             AbortOnDrop(runtime.spawn(receiving))
         });
     }
@@ -62,13 +72,34 @@ impl ChangeBus for ClusterBus {
         self.start();
         receiver
     }
+
+    fn joining(&self) -> Option<BoxFuture<'static, ()>> {
+        self.start();
+        if *self.joined.borrow() || self.has_given_up.load(Ordering::Relaxed) {
+            return None;
+        }
+        let (mut joined, has_given_up) = (self.joined.subscribe(), self.has_given_up.clone());
+        Some(Box::pin(async move {
+            let waiting = joined.wait_for(|joined| *joined);
+            if tokio::time::timeout(JOIN_LIMIT, waiting).await.is_err() {
+                has_given_up.store(true, Ordering::Relaxed);
+                tracing::warn!("serving subscriptions without changes of other replicas");
+            }
+        }))
+    }
 }
 
 /// Publishes the changes of other replicas here, until the cluster ends.
-async fn receive(cluster: Cluster, group: GroupId, here: LocalChangeBus) {
+async fn receive(
+    cluster: Cluster,
+    group: GroupId,
+    here: LocalChangeBus,
+    joined: watch::Sender<bool>,
+) {
     let mut received = join(&cluster, &group).await;
-    // Subscriptions that were opened before may have missed changes of other replicas.
+    // Subscriptions that did not wait for this may have missed changes of other replicas.
     here.publish_lagged();
+    joined.send_replace(true);
     let replica = cluster.replica();
     // A clone in this task would keep the cluster alive.
     drop(cluster);
@@ -105,3 +136,5 @@ const RETRY: Backoff = Backoff {
     min: Duration::from_millis(100),
     max: Duration::from_secs(5),
 };
+/// How long the first subscriptions wait for the engine.
+const JOIN_LIMIT: Duration = Duration::from_secs(5);

@@ -28,6 +28,8 @@ impl Server {
     pub fn http(&self) -> HttpService {
         let server = self.snapshot();
         let (definition, shutdown) = (server.definition.clone(), server.shared.shutdown.clone());
+        // Begins to join, so that the first subscription does not wait.
+        drop(definition.bus.joining());
         let service = HttpService::new(server.clone(), server, &definition.identity);
         service.modify(|state| {
             state.served = definition.served.clone();

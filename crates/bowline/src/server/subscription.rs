@@ -34,16 +34,27 @@ pub(super) fn listen<'a>(
     let filter = params.notifications;
     let permit = server.definition.subscriptions.try_acquire()?;
     let requested = requested_filters(&server.definition, &filter, cx.caller())?;
-    if requested.is_empty() {
+    let joining = server.definition.bus.joining();
+    if requested.is_empty() && joining.is_none() {
         let subscription = ActiveSubscription::open(server, permit, filter, cx, Vec::new())?;
         return Ok(Box::pin(subscription.run()));
     }
+    // Clients of earlier versions are not told when a watch of lists is in effect. They get every change of their filter
+    // once the bus has joined, for what they may miss meanwhile.
+    let is_acknowledged = cx.caller().dialect.is_modern();
+    let early = (joining.is_some() && !is_acknowledged).then(|| server.definition.bus.subscribe());
     Ok(Box::pin(async move {
+        if let Some(joining) = joining {
+            joining.await;
+        }
         let mut opened = Vec::with_capacity(requested.len());
         for requested in requested {
             opened.push(requested.open(cx.clone()).await?);
         }
-        let subscription = ActiveSubscription::open(server, permit, filter, cx, opened)?;
+        let mut subscription = ActiveSubscription::open(server, permit, filter, cx, opened)?;
+        if let Some(early) = early {
+            subscription.changes = early;
+        }
         // Boxed, so that this future stays small while it waits for the extensions.
         Box::pin(subscription.run()).await
     }))

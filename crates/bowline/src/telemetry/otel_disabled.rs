@@ -10,6 +10,7 @@ use bowline_types::{Json, RequestId};
 
 use super::legacy::LegacyConnection;
 use super::{Ending, Operation};
+use crate::cluster::Cluster;
 use crate::exchange::{Context, Responder, TraceContext};
 use crate::limits::Account;
 use crate::shutdown::Shutdown;
@@ -83,6 +84,8 @@ impl Configured {
     pub(super) fn record_legacy(&self, _: &LegacyConnection, _: Duration) {}
 
     pub(crate) fn watch(&self, _: &Arc<Account>, _: &Shutdown) {}
+
+    pub(crate) fn watch_cluster(&self, _: &Cluster) {}
 
     pub(crate) fn tasks(&self) -> TaskMetrics {
         TaskMetrics

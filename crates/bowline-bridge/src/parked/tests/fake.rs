@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use crate::parked::{
     Call, HostSide, KeptNotifications, ParkSettings, ParkedCalls, Resumed, Retry, Upstream,
 };
+use crate::state_keys::StateKeys;
 
 /// A running call whose events a test sends.
 #[derive(Debug)]
@@ -112,7 +113,7 @@ impl Drop for FakeUpstream {
 pub(super) fn parked_calls(settings: ParkSettings) -> ParkedCalls<FakeUpstream> {
     let start = Instant::now();
     let clock = move || UNIX_EPOCH + Duration::from_secs(1_000_000) + start.elapsed();
-    ParkedCalls::new(Sealer::new([1; 32]).clock(clock), settings)
+    ParkedCalls::new(StateKeys::new(Sealer::new([1; 32]).clock(clock)), settings)
 }
 
 /// What the bridge does with an attached call.

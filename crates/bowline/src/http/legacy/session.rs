@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use super::event_pool::EventPool;
 use super::live_id::{EventId, LiveId, OwnerId};
-use super::session_record::{RecordChange, SessionRecord};
+use super::session_record::{RecordChange, SessionRecord, subscribed_uri};
 use super::session_state::{
     DecodedPost, DeferredRelease, EvictionRank, PostHead, PostRejection, SessionState,
     SessionTimeouts, TimeoutOutcome, cancelled_request,
@@ -133,7 +133,7 @@ impl Session {
     pub(super) fn restore(&self, record: SessionRecord) {
         let requests = SessionRecord::default().requests_to(&record);
         *self.record.lock() = record;
-        self.with(|state| state.queue_messages(requests));
+        self.queue_restored(requests);
     }
 
     /// Sets what another live state has set meanwhile.
@@ -142,7 +142,19 @@ impl Session {
         let requests = own.requests_to(&record);
         *own = record;
         drop(own);
-        self.queue(requests);
+        self.queue_restored(requests);
+    }
+
+    fn queue_restored(&self, requests: Vec<Message>) {
+        let updates = requests.iter().filter_map(|message| match message {
+            Message::Request(raw) => {
+                let uri = subscribed_uri(raw)?;
+                Some((raw.id.clone(), resource_updated(&uri)))
+            }
+            _ => None,
+        });
+        let updates = updates.collect();
+        self.with(|state| state.queue_restored(requests, updates));
     }
 
     /// Queues messages of the client that other replicas have received.
@@ -253,11 +265,10 @@ impl Session {
     /// all that it may have missed.
     pub(super) fn attach_after_gap(self: &Arc<Self>) -> Result<StreamReader, AttachError> {
         let (now, record) = (Instant::now(), self.record());
-        let updates = record.subscriptions().map(|uri| {
-            let params = Json::encode(&ResourceUpdatedNotificationParams::new(uri.clone()));
-            Notification::new(ResourceUpdatedNotification::NAME, params.ok()).into()
-        });
-        let updates: Vec<Message> = updates.collect();
+        let updates: Vec<Message> = record
+            .subscriptions()
+            .map(|uri| resource_updated(uri))
+            .collect();
         let reader_id = self.with(|state| state.attach_after_gap(now, &updates))?;
         Ok(self.reader(UNSOLICITED, reader_id))
     }
@@ -500,6 +511,12 @@ impl Drop for SessionWire {
     fn drop(&mut self) {
         self.session.with(SessionState::end);
     }
+}
+
+/// Returns `notifications/resources/updated`.
+fn resource_updated(uri: &str) -> Message {
+    let params = Json::encode(&ResourceUpdatedNotificationParams::new(uri));
+    Notification::new(ResourceUpdatedNotification::NAME, params.ok()).into()
 }
 
 /// Returns the rejection (404) of a request whose session does not exist or has ended.

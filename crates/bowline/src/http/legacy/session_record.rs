@@ -107,6 +107,14 @@ impl SessionRecord {
     }
 }
 
+/// Returns the URI if this is a request to subscribe.
+pub(super) fn subscribed_uri(raw: &RawRequest) -> Option<String> {
+    match RecordChange::of(raw) {
+        Some(RecordChange::Subscribe(uri)) => Some(uri),
+        _ => None,
+    }
+}
+
 /// Creates a request on behalf of the client. Its id is one that no client uses, so that its answer has no stream.
 fn internal_request(method: &'static str, params: Json) -> Message {
     // Without randomness two such requests may have the same id, and the second is refused.

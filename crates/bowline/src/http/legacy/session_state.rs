@@ -3,7 +3,7 @@
 //! Wakers to wake and values to drop are collected, and released once the lock is free; see
 //! [`SessionState::take_deferred`].
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -42,6 +42,9 @@ pub(super) struct SessionState {
     orphaned_since: Instant,
     /// Whether the client did more than open the session.
     is_used: bool,
+    /// Updates of subscriptions that another replica has received, by the request that subscribes here. At most one for
+    /// each subscription of the session record.
+    awaited_updates: BTreeMap<RequestId, Message>,
     list_watch: ListWatchState,
     has_ended: bool,
     account: Arc<Account>,
@@ -193,6 +196,7 @@ impl SessionState {
             orphaned_since: now,
             is_used: false,
             list_watch: ListWatchState::OnInitialized,
+            awaited_updates: BTreeMap::new(),
             has_ended: false,
             events: account.empty_charge(ChargeKind::Event),
             output: account.empty_charge(ChargeKind::Output),
@@ -309,6 +313,11 @@ impl SessionState {
     /// Puts an outbound message onto its stream.
     pub(super) fn route(&mut self, now: Instant, within: Option<&RequestId>, message: &Message) {
         self.last_active = now;
+        if let Message::Response(response) = message
+            && let Some(update) = self.take_awaited_update(response)
+        {
+            return self.route(now, None, &update);
+        }
         let routed = self.streams.route(within, message);
         self.defer_wake(routed.wake);
         self.defer_head_drop(routed.head);
@@ -341,6 +350,28 @@ impl SessionState {
         messages
             .into_iter()
             .for_each(|message| self.queue_message(message));
+    }
+
+    /// Queues requests on behalf of the client, for what it has set in another live state. For each new subscription
+    /// that the GET stream is here for, `updates` has an update to send once it is in effect: the resource may have
+    /// changed since the other replica has answered the client.
+    pub(super) fn queue_restored(
+        &mut self,
+        requests: Vec<Message>,
+        updates: BTreeMap<RequestId, Message>,
+    ) {
+        self.awaited_updates.extend(updates);
+        self.queue_messages(requests);
+    }
+
+    /// Takes the update that waits for this answer. Without a reader of the GET stream nothing was missed.
+    fn take_awaited_update(&mut self, response: &Response) -> Option<Message> {
+        if self.awaited_updates.is_empty() {
+            return None;
+        }
+        let update = self.awaited_updates.remove(response.id.as_ref()?)?;
+        let is_missed = response.outcome.is_ok() && self.streams.has_reader(UNSOLICITED);
+        is_missed.then_some(update)
     }
 
     /// Queues a notification of the client that another replica has received. A cancel is kept if its request may still

@@ -405,6 +405,12 @@ impl SessionStreams {
         stream.waker.take()
     }
 
+    /// Returns whether a response reads a stream.
+    pub(super) fn has_reader(&self, key: u64) -> bool {
+        let stream = self.streams.get(key);
+        stream.is_some_and(|stream| stream.reader.is_some())
+    }
+
     /// Returns the next event for a reader; `waker` is woken when there may be one.
     pub(super) fn next(&mut self, key: u64, reader: u64, waker: &Waker) -> NextEvent {
         let stream = self.streams.get_mut(key);

@@ -1,12 +1,15 @@
 //! The laws of [`ReplicaMessages`](crate::cluster::ReplicaMessages).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{ClusterFixture, Started, UNANSWERED, WITHIN, group, reversed, started, until};
+use super::{
+    ClusterFixture, RecordingInbox, Started, UNANSWERED, WITHIN, group, reversed, started, until,
+};
 use crate::cluster::{AskError, GroupId, MAX_MESSAGE_BYTES, ReplicaId};
 
 /// An answer comes from the replica that was asked, which may be the asking one.
@@ -20,6 +23,33 @@ pub async fn a_replica_answers_what_it_is_asked(fixture: &dyn ClusterFixture) {
 
     let asked = [first, second, third].map(|replica| replica.inbox.asked());
     assert_eq!(asked, [1, 1, 1]);
+}
+
+/// Joining and telling do not depend on what the engine's own tasks have done since
+/// [`start`](crate::cluster::ReplicaMessages::start). Runs on one thread, so that they have done nothing.
+pub async fn a_replica_joins_and_tells_at_once_after_its_start(fixture: &dyn ClusterFixture) {
+    let replica = fixture.replicas(1).await.remove(0);
+    let (group, other, message) = (group(), group(), Bytes::from("first"));
+    let inbox = Arc::new(RecordingInbox::default());
+
+    replica.messages.start(inbox.clone());
+    // Polled once before anything else runs.
+    let (joined, told) = tokio::join!(
+        replica.messages.join(&group),
+        replica.messages.tell(&other, message.clone())
+    );
+    joined.unwrap();
+    told.unwrap();
+
+    replica
+        .messages
+        .tell(&group, message.clone())
+        .await
+        .unwrap();
+    until("the message arrives", || async {
+        inbox.times(&group, &message) == 1
+    })
+    .await;
 }
 
 /// A message may have any bytes, and up to [`MAX_MESSAGE_BYTES`].

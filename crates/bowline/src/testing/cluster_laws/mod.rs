@@ -35,6 +35,9 @@ pub use marks::*;
 mod messages;
 pub use messages::*;
 
+mod restart;
+pub use restart::*;
+
 mod servers;
 pub use servers::*;
 
@@ -326,6 +329,15 @@ macro_rules! cluster_laws {
             subscribers_learn_of_changes_during_an_outage
             an_effect_happens_once_at_whichever_replica
         }
+
+        #[tokio::test]
+        async fn a_replica_joins_and_tells_at_once_after_its_start() {
+            let fixture = $fixture;
+            $crate::testing::cluster_laws::a_replica_joins_and_tells_at_once_after_its_start(
+                &fixture,
+            )
+            .await;
+        }
     };
     (@each $fixture:expr; $($law:ident)*) => {
         $(
@@ -334,5 +346,25 @@ macro_rules! cluster_laws {
                 $crate::testing::cluster_laws::$law(&$fixture).await;
             }
         )*
+    };
+}
+
+/// Makes a test of each law of an engine that is restarted or slow. `$engine` is its name at `cargo xtask cluster`, and
+/// `$connect` an async function that returns an engine and the [`TcpProxy`](crate::testing::TcpProxy) in front of it.
+#[macro_export]
+macro_rules! engine_restart_laws {
+    ($engine:literal, $connect:path) => {
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn replicas_find_each_other_again_after_a_restart_of_the_engine() {
+            use $crate::testing::cluster_laws as laws;
+            laws::replicas_find_each_other_again_after_a_restart_of_the_engine($engine, $connect)
+                .await;
+        }
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn a_slow_engine_delays_answers_and_loses_none() {
+            use $crate::testing::cluster_laws as laws;
+            laws::a_slow_engine_delays_answers_and_loses_none($connect).await;
+        }
     };
 }

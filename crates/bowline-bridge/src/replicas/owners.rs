@@ -1,0 +1,312 @@
+//! [`Owners`]: which replica has the connections of a client to a server that keeps state.
+//!
+//! The owner is a mark with a lease. It is set by the first request, renewed while the connections may be open, and taken
+//! over when the owner has ended.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bowline::RpcError;
+use bowline::cluster::{Cluster, Marks as _, ReplicaId};
+use bowline::exchange::request_digest;
+use serde_json::json;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// What has one owner: the connections to an upstream with the same principal and capabilities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct OwnerKey([u8; 32]);
+
+impl OwnerKey {
+    /// `parts` are the service, the upstream and the capabilities.
+    pub(super) fn new(parts: [&str; 3], principal: Option<&str>) -> Self {
+        let text = json!(["owner of connections", parts, principal]);
+        Self(*request_digest(&text.to_string(), None).as_bytes())
+    }
+}
+
+/// Where a request is answered.
+pub(super) enum Owner {
+    Here(OwnerUse),
+    At(ReplicaId),
+}
+
+/// The owned keys of this replica. The marks are removed when this value is dropped, as far as the engine allows.
+pub(super) struct Owners {
+    shared: Arc<OwnersShared>,
+    renewing: JoinHandle<()>,
+}
+
+struct OwnersShared {
+    cluster: Cluster,
+    owned: Mutex<BTreeMap<OwnerKey, OwnedKey>>,
+}
+
+struct OwnedKey {
+    /// Earlier than the end of the mark.
+    valid_until: Instant,
+    uses: usize,
+    used_at: Instant,
+    /// For how long connections are kept after their last use.
+    idle_timeout: Duration,
+}
+
+/// A request that uses the connections.
+pub(super) struct OwnerUse {
+    shared: Arc<OwnersShared>,
+    key: OwnerKey,
+}
+
+impl Drop for OwnerUse {
+    fn drop(&mut self) {
+        if let Some(owned) = self.shared.lock().get_mut(&self.key) {
+            owned.uses = owned.uses.saturating_sub(1);
+            owned.used_at = Instant::now();
+        }
+    }
+}
+
+impl Owners {
+    /// Must be called within a tokio runtime.
+    pub(super) fn start(cluster: Cluster) -> Self {
+        let shared = Arc::new(OwnersShared {
+            cluster,
+            owned: Mutex::default(),
+        });
+        let renewing = tokio::spawn(renew(shared.clone()));
+        Self { shared, renewing }
+    }
+
+    /// Returns the use of connections that this replica owns.
+    pub(super) fn here(&self, key: OwnerKey) -> Option<OwnerUse> {
+        let mut owned = self.shared.lock();
+        let entry = owned.get_mut(&key)?;
+        if entry.valid_until <= Instant::now() {
+            return None;
+        }
+        entry.uses += 1;
+        drop(owned);
+        Some(OwnerUse {
+            shared: self.shared.clone(),
+            key,
+        })
+    }
+
+    /// Returns the owner, which is this replica if there was none.
+    ///
+    /// # Errors
+    ///
+    /// If the engine is away: two replicas might run the server for one client otherwise.
+    pub(super) async fn find(
+        &self,
+        key: OwnerKey,
+        idle_timeout: Duration,
+    ) -> Result<Owner, RpcError> {
+        if let Some(used) = self.here(key) {
+            return Ok(Owner::Here(used));
+        }
+        let marks = self.shared.cluster.marks();
+        let own = self.shared.cluster.replica();
+        let asked_at = Instant::now();
+        let found = marks.set_if_absent(&key.0, own.as_bytes(), LEASE).await;
+        let found = found.map_err(|error| unknown_owner(&error))?;
+        let other = found.and_then(|owner| <[u8; ReplicaId::LEN]>::try_from(&*owner).ok());
+        match other.map(ReplicaId::from_bytes) {
+            None => Ok(self.own(key, asked_at, idle_timeout)),
+            // The lease was not renewed in time, and is still there.
+            Some(owner) if owner == own => match marks.renew(&key.0, own.as_bytes(), LEASE).await {
+                Ok(true) => Ok(self.own(key, asked_at, idle_timeout)),
+                Ok(false) => Err(unknown_owner(&"the lease has just expired")),
+                Err(error) => Err(unknown_owner(&error)),
+            },
+            Some(owner) => Ok(Owner::At(owner)),
+        }
+    }
+
+    /// Makes this replica the owner in place of one that has ended. Without effect if another one was faster.
+    pub(super) async fn take_over(&self, key: OwnerKey, from: ReplicaId) -> Result<(), RpcError> {
+        let own = self.shared.cluster.replica();
+        let marks = self.shared.cluster.marks();
+        let replaced = marks.replace(&key.0, from.as_bytes(), own.as_bytes(), LEASE);
+        let replaced = replaced.await.map_err(|error| unknown_owner(&error))?;
+        if replaced {
+            tracing::warn!(%from, "took over the connections of a replica that has ended; their state is lost");
+        }
+        Ok(())
+    }
+
+    fn own(&self, key: OwnerKey, asked_at: Instant, idle_timeout: Duration) -> Owner {
+        let mut owned = self.shared.lock();
+        let entry = owned.entry(key).or_insert(OwnedKey {
+            valid_until: asked_at,
+            uses: 0,
+            used_at: asked_at,
+            idle_timeout,
+        });
+        entry.valid_until = asked_at + LEASE - MARGIN;
+        entry.uses += 1;
+        drop(owned);
+        Owner::Here(OwnerUse {
+            shared: self.shared.clone(),
+            key,
+        })
+    }
+
+    /// Gives all connections up, so that other replicas need not wait for the end of the leases.
+    pub(super) async fn release(&self) {
+        let owned = std::mem::take(&mut *self.shared.lock());
+        for key in owned.into_keys() {
+            self.shared.remove(key).await;
+        }
+    }
+}
+
+impl Drop for Owners {
+    fn drop(&mut self) {
+        self.renewing.abort();
+    }
+}
+
+impl OwnersShared {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<OwnerKey, OwnedKey>> {
+        self.owned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn remove(&self, key: OwnerKey) {
+        let own = self.cluster.replica();
+        let removed = self.cluster.marks().remove(&key.0, own.as_bytes()).await;
+        if let Err(error) = removed {
+            tracing::debug!(%error, "failed to give up the connections of a client; the lease will expire");
+        }
+    }
+
+    /// Removes keys whose connections are closed, and returns those to give up and those to renew.
+    fn due(&self) -> (Vec<OwnerKey>, Vec<OwnerKey>) {
+        let now = Instant::now();
+        let mut owned = self.lock();
+        let is_idle = |entry: &OwnedKey| {
+            entry.uses == 0 && now.saturating_duration_since(entry.used_at) > entry.idle_timeout
+        };
+        let idle: Vec<_> = (owned.iter())
+            .filter(|(_, entry)| is_idle(entry))
+            .map(|(key, _)| *key)
+            .collect();
+        owned.retain(|_, entry| !is_idle(entry));
+        (idle, owned.keys().copied().collect())
+    }
+}
+
+/// Renews the leases, until the task is aborted.
+async fn renew(shared: Arc<OwnersShared>) {
+    let own = shared.cluster.replica();
+    let mut ticks = tokio::time::interval(LEASE / 3);
+    loop {
+        ticks.tick().await;
+        let (idle, used) = shared.due();
+        for key in idle {
+            shared.remove(key).await;
+        }
+        for key in used {
+            let asked_at = Instant::now();
+            let renewed = shared
+                .cluster
+                .marks()
+                .renew(&key.0, own.as_bytes(), LEASE)
+                .await;
+            let mut owned = shared.lock();
+            match (renewed, owned.get_mut(&key)) {
+                (Ok(true), Some(entry)) => entry.valid_until = asked_at + LEASE - MARGIN,
+                (Ok(false), Some(_)) => {
+                    owned.remove(&key);
+                    tracing::warn!("another replica has taken over the connections of a client");
+                }
+                // Tried again, until the lease has expired.
+                (Err(error), _) => tracing::warn!(%error, "failed to renew a lease"),
+                (_, None) => {}
+            }
+        }
+    }
+}
+
+fn unknown_owner(error: &dyn std::fmt::Display) -> RpcError {
+    let what = format!("failed to find the replica that is connected to the server: {error}");
+    let data = json!({"reason": "ownerUnknown", "retryable": true, "mayHaveRun": false});
+    RpcError::internal(what).with_data(data)
+}
+
+/// How long a replica that has ended keeps its clients from the others, if it cannot be found to be gone.
+const LEASE: Duration = Duration::from_secs(30);
+/// How much earlier than the mark the lease ends for its owner: two replicas must not both have it.
+const MARGIN: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use bowline::cluster::MemoryCluster;
+
+    use super::*;
+
+    fn owners(memory: &MemoryCluster) -> Owners {
+        Owners::start(memory.replica().unwrap().into())
+    }
+
+    const IDLE: Duration = Duration::from_secs(60);
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_have_one_owner_until_they_were_idle_for_long() {
+        let memory = MemoryCluster::new();
+        let (first, second) = (owners(&memory), owners(&memory));
+        let key = OwnerKey::new(["bridge", "files", "{}"], Some("ada"));
+
+        let used = first.find(key, IDLE).await.unwrap();
+        assert!(matches!(used, Owner::Here(_)));
+        for _ in 0..30 {
+            tokio::time::advance(LEASE / 3).await;
+            tokio::task::yield_now().await;
+        }
+        let found = second.find(key, IDLE).await.unwrap();
+        let own = first.shared.cluster.replica();
+        assert!(matches!(found, Owner::At(owner) if owner == own));
+
+        drop(used);
+        for _ in 0..9 {
+            tokio::time::advance(LEASE / 3).await;
+            tokio::task::yield_now().await;
+        }
+        assert!(first.here(key).is_none());
+        let found = second.find(key, IDLE).await.unwrap();
+        assert!(matches!(found, Owner::Here(_)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_ended_owner_is_replaced_by_one_of_the_others() {
+        let memory = MemoryCluster::new();
+        let (ended, [second, third]) = (owners(&memory), [(); 2].map(|()| owners(&memory)));
+        let key = OwnerKey::new(["bridge", "files", "{}"], None);
+        drop(ended.find(key, IDLE).await.unwrap());
+        let from = ended.shared.cluster.replica();
+        drop(ended);
+
+        second.take_over(key, from).await.unwrap();
+        third.take_over(key, from).await.unwrap();
+
+        assert!(matches!(second.find(key, IDLE).await, Ok(Owner::Here(_))));
+        assert!(matches!(third.find(key, IDLE).await, Ok(Owner::At(_))));
+        second.release().await;
+        assert!(matches!(third.find(key, IDLE).await, Ok(Owner::Here(_))));
+    }
+
+    #[test]
+    fn other_upstreams_principals_and_capabilities_have_other_owners() {
+        let keys = [
+            OwnerKey::new(["bridge", "a", "{}"], None),
+            OwnerKey::new(["bridge", "b", "{}"], None),
+            OwnerKey::new(["bridge", "a", "{}"], Some("")),
+            OwnerKey::new(["bridge", "a", ""], None),
+            OwnerKey::new(["other", "a", "{}"], None),
+        ];
+        for (index, key) in keys.iter().enumerate() {
+            assert!(!keys[..index].contains(key), "{index}");
+        }
+    }
+}
