@@ -46,11 +46,11 @@ impl Drop for PrintOnDrop {
     }
 }
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> bowline::Result<()> {
-    let hour = Duration::from_secs(3600);
+    let (moment, hour) = (Duration::from_millis(10), Duration::from_secs(3600));
     let mut clients = Vec::new();
-    for (city, delay) in [("oslo", hour), ("lima", Duration::ZERO), ("turin", hour)] {
+    for (city, delay) in [("oslo", hour), ("lima", moment), ("turin", hour)] {
         clients.push(Client::in_process(&station(city, delay)).await?);
     }
     println!("first answer: {}", first_answer(&clients, "weather").await?);

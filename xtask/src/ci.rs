@@ -219,6 +219,9 @@ fn test(root: &Path) -> StepResult {
     let count = TestCounts::of(&captured.output);
     for name in &count.failed {
         println!("failed: {name}");
+        for line in failure_lines(&captured.output, name) {
+            println!("    {line}");
+        }
     }
     let mut note = count.text();
     if spec.is_none() {
@@ -314,6 +317,17 @@ pub(crate) fn test_lines(output: &str) -> impl Iterator<Item = (&str, &str)> {
     let lines = output.lines().filter_map(|line| line.strip_prefix("test "));
     lines.filter_map(|line| line.rsplit_once(" ... "))
 }
+
+/// Returns the first lines of what a failed test printed, so that they stand beside the summary as well.
+fn failure_lines<'a>(output: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
+    let heading = format!("---- {name} stdout ----");
+    let lines = output.lines().skip_while(move |line| *line != heading);
+    let lines = lines.skip(1).take_while(|line| !line.starts_with("---- "));
+    lines.filter(|line| !line.is_empty()).take(FAILURE_LINES)
+}
+
+/// Enough for the place and the message of a panic.
+const FAILURE_LINES: usize = 8;
 
 /// Runs hostile peers as processes against a server with default limits. One after the other, so not part of `test`.
 fn hostile(root: &Path) -> StepResult {
@@ -535,6 +549,23 @@ test result: FAILED. 2 passed; 1 failed; 1 ignored";
 
         assert_eq!(count.text(), "2 tests, 1 doctests, 2 failed, 2 ignored");
         assert_eq!(count.failed, ["slow", "broken"]);
+    }
+
+    #[test]
+    fn the_output_of_a_failed_test_is_found_by_its_name() {
+        let output = "\
+---- first stdout ----
+
+thread 'first' panicked
+left: 1
+
+---- second stdout ----
+other";
+
+        let lines: Vec<&str> = failure_lines(output, "first").collect();
+
+        assert_eq!(lines, ["thread 'first' panicked", "left: 1"]);
+        assert_eq!(failure_lines(output, "third").count(), 0);
     }
 
     #[test]

@@ -46,7 +46,7 @@ type Counts = BTreeMap<String, Count>;
 
 /// Counts each case in a short and a long run, on all cores in parallel.
 fn count() -> Counts {
-    let programs = ["bench-counts", "bench-telemetry"];
+    let programs = ["bench-counts", "bench-telemetry", "bench-bridge"];
     let cases = programs.into_iter().flat_map(cases_of);
     let waiting = Mutex::new(cases.collect::<Vec<(PathBuf, String)>>());
     let counted = Mutex::new(Counts::new());

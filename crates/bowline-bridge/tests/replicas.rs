@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bowline::Error;
-use bowline::client::Host;
+use bowline::client::{Change, ChangeFilter, Host};
 use bowline::cluster::{MemoryCluster, MemoryLink};
 use bowline::prelude::*;
+use bowline::server::{ChangeBus, LocalChangeBus, ServerChange};
 use bowline::testing::HandlerCounter;
 use bowline::types::ElicitResult;
 use bowline_bridge::{Bridge, Target};
@@ -54,7 +55,18 @@ fn server(handlers: &HandlerCounter) -> Server {
         }
         "x".repeat(3 * 1024 * 1024)
     });
+    let bus = LocalChangeBus::default();
+    let announced = bus.clone();
+    let change = Tool::new("change", move || {
+        let bus = announced.clone();
+        async move {
+            bus.publish(ServerChange::Tools);
+            "changed"
+        }
+    });
     Server::new("upstream", "1")
+        .change_bus(bus)
+        .tool(change)
         .tool(next)
         .tool(wait)
         .tool(greet)
@@ -219,6 +231,18 @@ async fn a_call_that_was_forwarded_has_its_progress_its_large_result_and_its_can
     assert_eq!(second.bridge.usage().requests, 0);
     call.abort();
     handlers.wait_for(|counts| counts.dropped == 1).await;
+}
+
+#[tokio::test]
+async fn a_subscription_reports_the_changes_of_the_process_that_calls_reach() {
+    let [first, second] = replicas("2026-07-28", &HandlerCounter::default()).await;
+    let (owner, client) = (first.client().await, second.client().await);
+    next(&owner).await;
+    let mut changes = client.subscribe(ChangeFilter::new().tools()).await.unwrap();
+
+    owner.call_tool("change", ()).await.unwrap();
+
+    assert_eq!(changes.next().await.unwrap(), Some(Change::Tools));
 }
 
 #[tokio::test]

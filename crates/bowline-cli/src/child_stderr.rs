@@ -1,8 +1,8 @@
 //! [`StderrWriter`]: passes the stderr of child processes on.
 
-use std::io::Write as _;
-use std::sync::OnceLock;
+use std::io::{self, Write};
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Writes lines to stderr on a thread of its own. Clones share it.
@@ -12,6 +12,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(crate) struct StderrWriter {
     lines: SyncSender<StderrItem>,
+    unfinished: Arc<UnfinishedLine>,
 }
 
 #[derive(Debug)]
@@ -23,18 +24,37 @@ enum StderrItem {
 
 impl StderrWriter {
     pub(crate) fn start() -> Self {
+        Self::start_with(io::stderr(), LINE_TIME)
+    }
+
+    fn start_with(mut stderr: impl Write + Send + 'static, line_time: Duration) -> Self {
         let (lines, received) = sync_channel(MAX_QUEUED);
+        let unfinished = Arc::new(UnfinishedLine::default());
+        let other = unfinished.clone();
         // Ends with the last sender.
         std::thread::spawn(move || {
             for item in received {
                 match item {
-                    // Fails if stderr is closed; there is no other place to write to.
-                    StderrItem::Line(line) => drop(writeln!(std::io::stderr(), "{line}")),
+                    // One write, so that nothing of another process comes between its parts. Fails if stderr is closed;
+                    // there is no other place to write to.
+                    StderrItem::Line(line) => {
+                        let line = format!("{line}\n");
+                        drop(other.write_after_it(line_time, || stderr.write_all(line.as_bytes())));
+                    }
                     StderrItem::Flush(done) => drop(done.try_send(())),
                 }
             }
         });
-        Self { lines }
+        Self { lines, unfinished }
+    }
+
+    /// Returns a writer for the output of a child, which is passed on as it comes. Lines of `self` are written between
+    /// its lines.
+    pub(crate) fn child_output<W>(&self, to: W) -> ChildOutput<W> {
+        ChildOutput {
+            to,
+            unfinished: self.unfinished.clone(),
+        }
     }
 
     /// Returns the writer of commands that have only one.
@@ -60,7 +80,125 @@ impl StderrWriter {
     }
 }
 
+/// The output of a child, in any pieces.
+#[derive(Debug)]
+pub(crate) struct ChildOutput<W> {
+    to: W,
+    unfinished: Arc<UnfinishedLine>,
+}
+
+impl<W: Write> Write for ChildOutput<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.unfinished
+            .write_part(bytes, |bytes| self.to.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+#[cfg(unix)]
+impl<W: std::os::fd::AsFd> std::os::fd::AsFd for ChildOutput<W> {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.to.as_fd()
+    }
+}
+
+/// Whether the output of a child has stopped within a line. Its lock is held while anything is written.
+#[derive(Debug, Default)]
+struct UnfinishedLine {
+    is_unfinished: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl UnfinishedLine {
+    fn write_part(
+        &self,
+        bytes: &[u8],
+        write: impl FnOnce(&[u8]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let mut is_unfinished = self
+            .is_unfinished
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let count = write(bytes)?;
+        if let Some(last) = bytes[..count].last() {
+            *is_unfinished = *last != b'\n';
+            self.changed.notify_all();
+        }
+        Ok(count)
+    }
+
+    /// Waits for the end of the line, but not for long: it may be a prompt.
+    fn write_after_it<T>(&self, line_time: Duration, write: impl FnOnce() -> T) -> T {
+        let is_unfinished = self
+            .is_unfinished
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .changed
+            .wait_timeout_while(is_unfinished, line_time, |it| *it);
+        let _lock = waited.unwrap_or_else(PoisonError::into_inner);
+        write()
+    }
+}
+
 static SHARED: OnceLock<StderrWriter> = OnceLock::new();
 
 const MAX_QUEUED: usize = 1024;
 const FLUSH_TIME: Duration = Duration::from_millis(500);
+/// How long a line waits for the end of a child's line.
+const LINE_TIME: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes that two writers share.
+    #[derive(Clone, Debug, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Written {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_waits_for_the_end_of_a_childs_line() {
+        let written = Written::default();
+        let writer = StderrWriter::start_with(written.clone(), Duration::from_secs(60));
+        let mut child = writer.child_output(written.clone());
+        child.write_all(b"coun").unwrap();
+        writer.write("own");
+
+        child.write_all(b"ts\n").unwrap();
+        writer.flush();
+
+        assert_eq!(written.text(), "counts\nown\n");
+    }
+
+    #[test]
+    fn a_line_is_written_beside_a_prompt() {
+        let written = Written::default();
+        let writer = StderrWriter::start_with(written.clone(), Duration::from_millis(1));
+        let mut child = writer.child_output(written.clone());
+        child.write_all(b"Your name? ").unwrap();
+
+        writer.write("own");
+        writer.flush();
+
+        assert_eq!(written.text(), "Your name? own\n");
+    }
+}

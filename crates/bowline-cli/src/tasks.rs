@@ -49,6 +49,9 @@ struct TaskOptions {
     /// The server (unless there is a command after `--`), the id of the task, and answers.
     #[arg(value_name = "TARGET ID")]
     words: Vec<String>,
+    /// The id, where it begins with a hyphen: --id=-x.
+    #[arg(long)]
+    id: Option<String>,
     /// The command that starts the server, and its arguments.
     #[arg(last = true)]
     command: Vec<OsString>,
@@ -89,10 +92,11 @@ pub(crate) async fn run(options: TasksOptions) -> Result<Exit, Failure> {
     let output = task.output.output();
     let (target, words) = split_words(&task.words, &task.command, &task.connect)?;
     let is_list = matches!(options.action, Action::List(_));
-    let (id, rest) = match words.split_first() {
-        Some((id, rest)) => (id.as_str(), rest),
-        None if is_list => ("", words),
-        None => {
+    let (id, rest) = match (&task.id, words.split_first()) {
+        (Some(id), _) => (id.as_str(), words),
+        (None, Some((id, rest))) => (id.as_str(), rest),
+        (None, None) if is_list => ("", words),
+        (None, None) => {
             return Err(Failure::usage("expected the id of a task")
                 .advice("bowline call --as-task, which prints one"));
         }

@@ -8,7 +8,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 
 use crate::store::StoreError;
 
-/// The id of a task: 144 random bits, as 24 characters of base64url.
+/// The id of a task: 143 random bits, as 24 characters of base64url.
 ///
 /// For a task of an anonymous caller the id is the only credential, so it must not appear in logs of other parties.
 ///
@@ -32,7 +32,10 @@ impl TaskId {
     ///
     /// [`StoreError::Randomness`] if the operating system provides no randomness.
     pub fn random() -> Result<Self, StoreError> {
-        random_bytes().map(Self)
+        let mut bytes = random_bytes::<TASK_ID_LEN>()?;
+        // The text then begins with a letter: a hyphen would make it an option in a shell.
+        bytes[0] &= 0x7f;
+        Ok(Self(bytes))
     }
 
     /// Creates an id from bytes that a store has saved.
@@ -162,6 +165,17 @@ mod tests {
             "ÄAAAAAAAAAAAAAAAAAAAAAA",
         ] {
             assert_eq!(other.parse::<TaskId>(), Err(InvalidTaskId), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_random_id_begins_with_a_letter() {
+        for _ in 0..1000 {
+            let text = TaskId::random().unwrap().to_string();
+            assert!(
+                text.starts_with(|c: char| c.is_ascii_alphabetic()),
+                "{text}"
+            );
         }
     }
 

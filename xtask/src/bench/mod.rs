@@ -52,8 +52,9 @@ pub(crate) fn test(root: &Path) -> bool {
 /// Counts the instructions of one message of each kind.
 pub(crate) fn counts(root: &Path, mode: CountsMode) -> bool {
     let outcome = cargo(root, "build", &COUNTING).and_then(|built| {
-        // Alone: together their features would be added up, and this one has `otel`.
+        // Each alone: together their features would be added up, and these have `otel`.
         let built = built && cargo(root, "build", &["--package", "bench-telemetry"])?;
+        let built = built && cargo(root, "build", &["--package", "bench-bridge"])?;
         let flag = match mode {
             CountsMode::Check => "--check-counts",
             CountsMode::Bless => "--bless-counts",

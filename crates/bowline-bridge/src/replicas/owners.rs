@@ -11,7 +11,7 @@ use bowline::RpcError;
 use bowline::cluster::{Cluster, Marks as _, ReplicaId};
 use bowline::exchange::request_digest;
 use serde_json::json;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
 /// What has one owner: the connections to an upstream with the same principal and capabilities.
@@ -106,6 +106,9 @@ impl Owners {
         if let Some(used) = self.here(key) {
             return Ok(Owner::Here(used));
         }
+        if self.shared.lock().len() >= MAX_OWNED {
+            return Err(unknown_owner(&"this replica has too many clients"));
+        }
         let marks = self.shared.cluster.marks();
         let own = self.shared.cluster.replica();
         let asked_at = Instant::now();
@@ -199,7 +202,6 @@ impl OwnersShared {
 
 /// Renews the leases, until the task is aborted.
 async fn renew(shared: Arc<OwnersShared>) {
-    let own = shared.cluster.replica();
     let mut ticks = tokio::time::interval(LEASE / 3);
     loop {
         ticks.tick().await;
@@ -207,25 +209,31 @@ async fn renew(shared: Arc<OwnersShared>) {
         for key in idle {
             shared.remove(key).await;
         }
-        for key in used {
-            let asked_at = Instant::now();
-            let renewed = shared
-                .cluster
-                .marks()
-                .renew(&key.0, own.as_bytes(), LEASE)
-                .await;
-            let mut owned = shared.lock();
-            match (renewed, owned.get_mut(&key)) {
-                (Ok(true), Some(entry)) => entry.valid_until = asked_at + LEASE - MARGIN,
-                (Ok(false), Some(_)) => {
-                    owned.remove(&key);
-                    tracing::warn!("another replica has taken over the connections of a client");
-                }
-                // Tried again, until the lease has expired.
-                (Err(error), _) => tracing::warn!(%error, "failed to renew a lease"),
-                (_, None) => {}
+        for keys in used.chunks(RENEWED_AT_ONCE) {
+            let mut renewals = JoinSet::new();
+            for key in keys {
+                renewals.spawn(renew_one(shared.clone(), *key));
             }
+            while renewals.join_next().await.is_some() {}
         }
+    }
+}
+
+async fn renew_one(shared: Arc<OwnersShared>, key: OwnerKey) {
+    let own = shared.cluster.replica();
+    let asked_at = Instant::now();
+    let marks = shared.cluster.marks();
+    let renewed = marks.renew(&key.0, own.as_bytes(), LEASE).await;
+    let mut owned = shared.lock();
+    match (renewed, owned.get_mut(&key)) {
+        (Ok(true), Some(entry)) => entry.valid_until = asked_at + LEASE - MARGIN,
+        (Ok(false), Some(_)) => {
+            owned.remove(&key);
+            tracing::warn!("another replica has taken over the connections of a client");
+        }
+        // Tried again, until the lease has expired.
+        (Err(error), _) => tracing::warn!(%error, "failed to renew a lease"),
+        (_, None) => {}
     }
 }
 
@@ -240,6 +248,11 @@ const LEASE: Duration = Duration::from_secs(30);
 /// How much earlier than the mark the lease ends for its owner: two replicas must not both have it.
 const MARGIN: Duration = Duration::from_secs(5);
 
+/// The clients whose connections one replica owns; some 200 bytes and a mark each.
+const MAX_OWNED: usize = 10_000;
+/// Ten thousand leases are renewed in time if a renewal takes less than 60 ms.
+const RENEWED_AT_ONCE: usize = 64;
+
 #[cfg(test)]
 mod tests {
     use bowline::cluster::MemoryCluster;
@@ -248,6 +261,16 @@ mod tests {
 
     fn owners(memory: &MemoryCluster) -> Owners {
         Owners::start(memory.replica().unwrap().into())
+    }
+
+    /// Passes so many thirds of a lease, after each of which leases are renewed.
+    async fn pass_time(thirds: usize) {
+        for _ in 0..thirds {
+            tokio::time::advance(LEASE / 3).await;
+            for _ in 0..8 {
+                tokio::task::yield_now().await;
+            }
+        }
     }
 
     const IDLE: Duration = Duration::from_secs(60);
@@ -260,19 +283,13 @@ mod tests {
 
         let used = first.find(key, IDLE).await.unwrap();
         assert!(matches!(used, Owner::Here(_)));
-        for _ in 0..30 {
-            tokio::time::advance(LEASE / 3).await;
-            tokio::task::yield_now().await;
-        }
+        pass_time(30).await;
         let found = second.find(key, IDLE).await.unwrap();
         let own = first.shared.cluster.replica();
         assert!(matches!(found, Owner::At(owner) if owner == own));
 
         drop(used);
-        for _ in 0..9 {
-            tokio::time::advance(LEASE / 3).await;
-            tokio::task::yield_now().await;
-        }
+        pass_time(9).await;
         assert!(first.here(key).is_none());
         let found = second.find(key, IDLE).await.unwrap();
         assert!(matches!(found, Owner::Here(_)));

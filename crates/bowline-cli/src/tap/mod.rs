@@ -102,7 +102,7 @@ pub(crate) async fn run(options: TapOptions) -> Result<Exit, Failure> {
                 false => redactor.command(&words),
             };
             let tap = Tap::start(&options, Transport::Stdio, target, redactor)?;
-            let exit = shim::run(&options.command, &tap.recorder).await;
+            let exit = shim::run(&options.command, &tap.recorder, &tap.stderr).await;
             tap.finish();
             exit.map(Exit::Child)
         }

@@ -22,6 +22,7 @@ use bowline_recording::{ChildExit, EndedBy, EventKind, Recorder, Side};
 use tokio::sync::oneshot;
 
 use super::frames::LineSplitter;
+use crate::child_stderr::StderrWriter;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
@@ -30,7 +31,11 @@ use crate::failure::Failure;
 /// # Cancel safety
 ///
 /// Dropping it leaves the command to the guard, which ends it when this process has exited.
-pub(super) async fn run(words: &[OsString], recorder: &Recorder) -> Result<u8, Failure> {
+pub(super) async fn run(
+    words: &[OsString],
+    recorder: &Recorder,
+    stderr: &StderrWriter,
+) -> Result<u8, Failure> {
     let signals = signals::Signals::new()
         .map_err(|error| Failure::other("failed to install signal handlers").caused_by(error))?;
     let mut child = spawn(words)?;
@@ -38,7 +43,7 @@ pub(super) async fn run(words: &[OsString], recorder: &Recorder) -> Result<u8, F
     let group = child.id();
     #[cfg(unix)]
     let guard = super::guard::Guard::start(group);
-    let pumps = Pumps::start(&mut child, recorder).map_err(|error| {
+    let pumps = Pumps::start(&mut child, recorder, stderr).map_err(|error| {
         Failure::other("failed to open stdin, stdout and stderr").caused_by(error)
     })?;
     let (sender, exited) = oneshot::channel();
@@ -104,7 +109,7 @@ struct PumpState {
 }
 
 impl Pumps {
-    fn start(child: &mut Child, recorder: &Recorder) -> io::Result<Self> {
+    fn start(child: &mut Child, recorder: &Recorder, stderr: &StderrWriter) -> io::Result<Self> {
         let (Some(to_child), Some(from_child), Some(child_stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
@@ -124,7 +129,12 @@ impl Pumps {
                 host.stdout,
                 lines_of(recorder, Side::Server),
             )?,
-            stderr: pump("stderr", child_stderr, host.stderr, stderr_lines(recorder))?,
+            stderr: pump(
+                "stderr",
+                child_stderr,
+                stderr.child_output(host.stderr),
+                stderr_lines(recorder),
+            )?,
         })
     }
 

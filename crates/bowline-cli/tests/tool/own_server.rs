@@ -227,6 +227,7 @@ async fn tasks_are_started_shown_awaited_and_cancelled_by_their_ids() {
         let cancelled = run(&["tasks", "cancel", &url, &endless]).await;
         let ended = run(&["tasks", "wait", &url, &endless]).await;
         let unknown = run(&["tasks", "get", &url, "nonsense"]).await;
+        let with_hyphen = run(&["tasks", "get", &url, "--id=-sense"]).await;
         let list = run(&["tasks", "list", &url]).await;
 
         assert_eq!(
@@ -240,6 +241,7 @@ async fn tasks_are_started_shown_awaited_and_cancelled_by_their_ids() {
         assert_eq!(ended.code, Some(1), "{ended:?}");
         assert!(ended.stderr.contains("cancelled"), "{ended:?}");
         assert_eq!(unknown.code, Some(4), "{unknown:?}");
+        assert_eq!(with_hyphen.code, Some(4), "{with_hyphen:?}");
         assert_eq!(list.code, Some(1), "{list:?}");
     })
     .await;

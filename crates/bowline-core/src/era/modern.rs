@@ -448,10 +448,12 @@ impl<'a> ResultMembers<'a> {
     }
 
     fn kind(&self) -> Result<ResultType, RpcError> {
-        let Some(text) = self.result_type else {
-            return Ok(ResultType::COMPLETE);
-        };
-        serde_json::from_slice(text).map_err(|_| unsendable_result("`resultType` is not a string"))
+        match self.result_type {
+            // Compared first, because nearly all results are complete, and decoding would allocate.
+            None | Some(br#""complete""#) => Ok(ResultType::COMPLETE),
+            Some(text) => serde_json::from_slice(text)
+                .map_err(|_| unsendable_result("`resultType` is not a string")),
+        }
     }
 
     /// Returns whether `_meta` has `serverInfo`.

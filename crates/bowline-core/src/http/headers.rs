@@ -20,7 +20,7 @@ use std::borrow::Cow;
 use ::http::header::{HeaderMap, HeaderName, HeaderValue};
 use bowline_types::{ErrorCode, Json, RpcError};
 
-use crate::json::pick;
+use crate::json::Params;
 use crate::shortened;
 
 /// The `MCP-Protocol-Version` header: the protocol version of the message.
@@ -84,7 +84,7 @@ pub struct MirroredMessage<'a> {
     /// The method.
     pub method: &'a str,
     /// The params.
-    pub params: Option<&'a Json>,
+    pub params: Option<&'a Params>,
     /// The member of `params` that `Mcp-Name` mirrors: [`name_member`], unless a vendor's method declares its own.
     pub name_member: Option<&'a str>,
 }
@@ -94,7 +94,7 @@ impl MirroredMessage<'_> {
     #[must_use]
     pub fn name(&self) -> Option<String> {
         let member = self.member(self.name_member?)?;
-        member.decode().ok()
+        member.text().ok().map(Cow::into_owned)
     }
 
     fn arguments(&self) -> Option<Json> {
@@ -102,8 +102,7 @@ impl MirroredMessage<'_> {
     }
 
     fn member(&self, name: &str) -> Option<Json> {
-        let [member] = pick(self.params?, [name]).ok()?;
-        member
+        self.params?.member(name).ok()?
     }
 }
 

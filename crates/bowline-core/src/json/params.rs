@@ -174,11 +174,12 @@ impl fmt::Debug for Params {
 }
 
 /// The members that [`Params`] indexes, because routing, admission or tools read them in nearly every request.
-pub const INDEXED_MEMBERS: [&str; 7] = [
+pub const INDEXED_MEMBERS: [&str; 8] = [
     "_meta",
     "name",
     "uri",
     "arguments",
+    "task",
     "taskId",
     "requestState",
     "inputResponses",

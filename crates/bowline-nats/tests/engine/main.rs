@@ -3,7 +3,11 @@
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a failed test panics")]
 
 mod fixture;
-mod restart;
+
+/// The engine is killed and started again, and slowed down.
+mod restart {
+    bowline::engine_restart_laws!("nats", crate::fixture::connect);
+}
 
 mod laws {
     bowline::cluster_laws!(crate::fixture::NatsFixture);

@@ -3,8 +3,12 @@
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a failed test panics")]
 
 mod fixture;
-mod restart;
 mod tasks;
+
+/// The engine is killed and started again, and slowed down.
+mod restart {
+    bowline::engine_restart_laws!("postgres", crate::fixture::connect);
+}
 
 mod laws {
     bowline::cluster_laws!(crate::fixture::PostgresFixture);

@@ -97,6 +97,14 @@ impl Transport {
         }
     }
 
+    fn open_unobserved(&self, request: Request, options: CallOptions) -> Exchange {
+        match self {
+            Self::InProcess { channel, .. } => channel.open(request, options),
+            Self::Wire(wire) => wire.peer.open(request, options),
+            Self::Http(http) => http.open(request, options),
+        }
+    }
+
     pub(super) fn wire(&self) -> Option<&OpenWire> {
         match self {
             Self::Wire(wire) => Some(wire),
@@ -106,13 +114,11 @@ impl Transport {
 }
 
 impl Channel for Transport {
-    fn open(&self, request: Request, options: CallOptions) -> Exchange {
-        let sender = self.sender();
-        sender.open(request, options, |request, options| match self {
-            Self::InProcess { channel, .. } => channel.open(request, options),
-            Self::Wire(wire) => wire.peer.open(request, options),
-            Self::Http(http) => http.open(request, options),
-        })
+    fn open(&self, mut request: Request, options: CallOptions) -> Exchange {
+        match self.sender().start(&mut request) {
+            None => self.open_unobserved(request, options),
+            Some(sent) => sent.open(|| self.open_unobserved(request, options)),
+        }
     }
 }
 

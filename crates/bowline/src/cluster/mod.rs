@@ -14,7 +14,7 @@
 //! the crate `bowline-tasks`.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -242,6 +242,12 @@ impl Cluster {
         }
     }
 
+    /// Returns a reference that does not keep the replica in the cluster.
+    #[allow(dead_code, reason = "used with the feature `otel` only")]
+    pub(crate) fn downgrade(&self) -> WeakCluster {
+        WeakCluster(Arc::downgrade(&self.shared))
+    }
+
     /// Starts to send and to receive, unless it has started or there is no tokio runtime.
     fn start(&self) {
         if tokio::runtime::Handle::try_current().is_err() {
@@ -264,6 +270,22 @@ impl fmt::Debug for Cluster {
             .field("replica", &self.replica())
             .field("counts", &self.counts())
             .finish_non_exhaustive()
+    }
+}
+
+/// A [`Cluster`], as long as it exists.
+#[allow(dead_code, reason = "used with the feature `otel` only")]
+pub(crate) struct WeakCluster(Weak<Shared>);
+
+#[allow(dead_code, reason = "used with the feature `otel` only")]
+impl WeakCluster {
+    pub(crate) fn upgrade(&self) -> Option<Cluster> {
+        let shared = self.0.upgrade()?;
+        Some(Cluster { shared })
+    }
+
+    pub(crate) fn is(&self, cluster: &Cluster) -> bool {
+        self.0.as_ptr() == Arc::as_ptr(&cluster.shared)
     }
 }
 

@@ -78,18 +78,20 @@ impl Future for RunningHandler {
         let Some(handler) = &mut this.handler else {
             return Poll::Pending;
         };
+        let entered = this.telemetry.enter();
         // Unwind safe: the handler's future is dropped after a panic and not polled again.
-        let poll = || catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx)));
-        let outcome = match this.telemetry.in_scope(poll) {
+        let polled = catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx)));
+        drop(entered);
+        let outcome = match polled {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(outcome)) => {
                 this.telemetry.end(&outcome, &this.control);
                 outcome
             }
             Err(panic) => {
-                let panic = message(&*panic);
-                let log = || tracing::error!(panic, "handler panicked");
-                this.telemetry.in_scope(log);
+                let entered = this.telemetry.enter();
+                tracing::error!(panic = message(&*panic), "handler panicked");
+                drop(entered);
                 let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "handler panicked");
                 this.telemetry.panicked(&error);
                 Err(error)
@@ -104,9 +106,11 @@ impl Drop for RunningHandler {
     fn drop(&mut self) {
         if let Some(handler) = self.handler.take() {
             self.control.cancel();
+            let entered = self.telemetry.enter();
             // Destructors of values that the handler holds may panic too.
-            let drop = || catch_unwind(AssertUnwindSafe(|| drop(handler)));
-            if self.telemetry.in_scope(drop).is_err() {
+            let dropped = catch_unwind(AssertUnwindSafe(|| drop(handler)));
+            drop(entered);
+            if dropped.is_err() {
                 tracing::error!("handler panicked while it was dropped");
             }
             self.telemetry.dropped(&self.control);

@@ -7,9 +7,10 @@ use bowline_core::{Notification, Outcome, shortened};
 use bowline_types::RpcError;
 use tracing::Span;
 use tracing::field::{Empty, display};
+use tracing::span::Entered;
 
 use super::names::{attribute, bowline};
-use super::{Configured, Ending, Operation, OtelSpan};
+use super::{AttachedOtelSpan, Configured, Ending, Operation, OtelSpan};
 use crate::callback::catch_panic;
 use crate::exchange::{Context, HandlerControl, NotifiedContext, Responder};
 
@@ -23,6 +24,13 @@ pub(super) struct Observed {
     pub(super) otel: OtelSpan,
     pub(super) operation: Operation,
     pub(super) started: Instant,
+}
+
+/// The current spans of this thread, left in reverse order when it is dropped.
+#[must_use = "dropping it leaves the spans"]
+pub(crate) struct EnteredSpans<'a> {
+    _otel: AttachedOtelSpan,
+    _span: Entered<'a>,
 }
 
 impl HandledRequest {
@@ -61,13 +69,10 @@ impl HandledRequest {
         })))
     }
 
-    /// Runs `poll` inside the spans.
+    /// Enters the spans until the guard is dropped.
     #[inline]
-    pub(crate) fn in_scope<T>(&self, poll: impl FnOnce() -> T) -> T {
-        match &self.0 {
-            None => poll(),
-            Some(observed) => observed.in_scope(poll),
-        }
+    pub(crate) fn enter(&self) -> Option<EnteredSpans<'_>> {
+        self.0.as_deref().map(Observed::enter)
     }
 
     /// The handler returned.
@@ -96,9 +101,16 @@ impl HandledRequest {
 
 impl Observed {
     pub(super) fn in_scope<T>(&self, poll: impl FnOnce() -> T) -> T {
-        let _span = self.span.enter();
-        let _otel = self.otel.attach();
+        let _entered = self.enter();
         poll()
+    }
+
+    fn enter(&self) -> EnteredSpans<'_> {
+        let span = self.span.enter();
+        EnteredSpans {
+            _otel: self.otel.attach(),
+            _span: span,
+        }
     }
 
     /// Ends the spans, and records the duration.

@@ -38,7 +38,7 @@ pub use transport_kind::TransportKind;
 
 #[cfg_attr(not(feature = "otel"), path = "otel_disabled.rs")]
 mod otel;
-pub(crate) use otel::{Configured, ContextTelemetry, OtelSpan, host_with};
+pub(crate) use otel::{AttachedOtelSpan, Configured, ContextTelemetry, OtelSpan, host_with};
 #[cfg(feature = "otel")]
 pub use otel::{Payload, PayloadKind, Redaction};
 pub use otel::{TaskMetrics, Telemetry};

@@ -188,8 +188,17 @@ pub mod bowline {
     /// Histogram, seconds: from the creation of a task until its end, by [`TASK_STATUS`].
     pub const SERVER_TASK_DURATION: &str = "bowline.server.task.duration";
 
+    /// Counter: messages to groups of replicas, such as changes, that the engine has taken.
+    pub const CLUSTER_TOLD: &str = "bowline.cluster.told";
+    /// Counter: messages to groups of replicas that could not be sent, because the engine is away or too many wait.
+    pub const CLUSTER_LOST: &str = "bowline.cluster.lost";
+    /// Counter: messages to groups of replicas that were received.
+    pub const CLUSTER_DELIVERED: &str = "bowline.cluster.delivered";
+    /// Counter: how many times messages to this replica may have been lost.
+    pub const CLUSTER_MISSED: &str = "bowline.cluster.missed";
+
     /// Every metric of ours.
-    pub const METRICS: [&str; 14] = [
+    pub const METRICS: [&str; 18] = [
         SERVER_CANCELLED_DURATION,
         CLIENT_CANCELLED_DURATION,
         CLIENT_CALL_LEGS,
@@ -204,5 +213,9 @@ pub mod bowline {
         SERVER_DRAIN_CANCELLED,
         SERVER_ACTIVE_TASKS,
         SERVER_TASK_DURATION,
+        CLUSTER_TOLD,
+        CLUSTER_LOST,
+        CLUSTER_DELIVERED,
+        CLUSTER_MISSED,
     ];
 }

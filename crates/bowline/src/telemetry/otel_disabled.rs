@@ -10,6 +10,7 @@ use bowline_types::{Json, RequestId};
 
 use super::legacy::LegacyConnection;
 use super::{Ending, Operation};
+use crate::cluster::Cluster;
 use crate::exchange::{Context, Responder, TraceContext};
 use crate::limits::Account;
 use crate::shutdown::Shutdown;
@@ -84,6 +85,8 @@ impl Configured {
 
     pub(crate) fn watch(&self, _: &Arc<Account>, _: &Shutdown) {}
 
+    pub(crate) fn watch_cluster(&self, _: &Cluster) {}
+
     pub(crate) fn tasks(&self) -> TaskMetrics {
         TaskMetrics
     }
@@ -94,8 +97,8 @@ impl Configured {
 pub(crate) struct OtelSpan(());
 
 impl OtelSpan {
-    pub(crate) fn attach(&self) -> NotAttached {
-        NotAttached
+    pub(crate) fn attach(&self) -> AttachedOtelSpan {
+        AttachedOtelSpan
     }
 
     pub(crate) fn set_request_id(&self, _: &RequestId) {}
@@ -104,7 +107,7 @@ impl OtelSpan {
 }
 
 /// The guard of no span.
-pub(crate) struct NotAttached;
+pub(crate) struct AttachedOtelSpan;
 
 /// What the context of a request keeps: nothing.
 #[derive(Clone, Default)]

@@ -55,37 +55,29 @@ impl Sender {
         self.address.as_ref()
     }
 
-    /// Opens an exchange, inside a span if there is a subscriber or telemetry.
+    /// Starts the spans of a request that is about to be sent. `None` without a subscriber and without telemetry: then the
+    /// caller sends the request as it is, without moving it through a closure.
     #[inline]
-    pub(crate) fn open(
-        &self,
-        request: Request,
-        options: CallOptions,
-        open: impl FnOnce(Request, CallOptions) -> Exchange,
-    ) -> Exchange {
+    pub(crate) fn start(&self, request: &mut Request) -> Option<SentRequest> {
         let span = client_span();
         if span.is_disabled() && !self.telemetry.is_set() {
-            return open(request, options);
+            return None;
         }
-        let (request, observed) = self.observe(span, request);
-        let exchange = observed.in_scope(|| open(request, options));
-        ObservedExchange::start(exchange, observed)
+        Some(self.observe(span, request))
     }
 
     #[cold]
-    fn observe(&self, span: Span, mut request: Request) -> (Request, Box<Observed>) {
-        let mut operation = Operation::of_request(&request, self.transport);
+    fn observe(&self, span: Span, request: &mut Request) -> SentRequest {
+        let mut operation = Operation::of_request(request, self.transport);
         operation.address.clone_from(&self.address);
         record_operation(&span, &operation);
-        let otel = self.telemetry.start_sent(&operation, &mut request);
-        let started = Instant::now();
-        let observed = Observed {
+        let otel = self.telemetry.start_sent(&operation, request);
+        SentRequest(Box::new(Observed {
             span,
             otel,
             operation,
-            started,
-        };
-        (request, Box::new(observed))
+            started: Instant::now(),
+        }))
     }
 
     /// Sends a notification, inside a span.
@@ -117,6 +109,17 @@ impl Sender {
     }
 }
 
+/// The spans of a request that is about to be sent.
+pub(crate) struct SentRequest(Box<Observed>);
+
+impl SentRequest {
+    /// Opens the exchange of the request inside the spans, which end with it.
+    pub(crate) fn open(self, open: impl FnOnce() -> Exchange) -> Exchange {
+        let exchange = self.0.in_scope(open);
+        ObservedExchange::start(exchange, self.0)
+    }
+}
+
 impl ContextTelemetry {
     /// Returns the channel for requests of a server to its client, with spans.
     pub(crate) fn back_channel(&self, sink: &dyn NotificationSink) -> Option<Arc<dyn Channel>> {
@@ -133,10 +136,11 @@ struct ObservedChannel {
 }
 
 impl Channel for ObservedChannel {
-    fn open(&self, request: Request, options: CallOptions) -> Exchange {
-        self.sender.open(request, options, |request, options| {
-            self.channel.open(request, options)
-        })
+    fn open(&self, mut request: Request, options: CallOptions) -> Exchange {
+        match self.sender.start(&mut request) {
+            None => self.channel.open(request, options),
+            Some(sent) => sent.open(|| self.channel.open(request, options)),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bowline::client::Host;
+use bowline::cluster::{Cluster, GroupId, MemoryCluster};
 use bowline::telemetry::names::{attribute as names, bowline as ours, metric};
 use bowline::testing::matrix;
 use bowline::types::{ElicitAction, ElicitResult};
@@ -131,4 +132,35 @@ async fn a_server_reports_its_sessions_and_queues() {
         .collect();
     assert_eq!(queues.len(), 3, "{queues:?}");
     drop(client);
+}
+
+#[tokio::test]
+async fn messages_that_a_replica_sent_and_lost_are_counted_also_after_it_has_ended() {
+    let recorder = Recorder::new();
+    let memory = MemoryCluster::new();
+    let replica = memory.replica().unwrap();
+    let (link, group) = (replica.link(), GroupId::new("test", "a"));
+    let cluster = Cluster::from(replica);
+    let server = server()
+        .telemetry(recorder.telemetry())
+        .cluster(cluster.clone());
+    let service = server.http();
+    let mut received = cluster.join(&group).await.unwrap();
+    let count = |name| recorder.points(name)[0].1;
+
+    cluster.tell(&group, "told".into());
+    received.next().await.unwrap();
+    link.cut();
+    cluster.tell(&group, "lost".into());
+    while cluster.counts().lost == 0 {
+        tokio::task::yield_now().await;
+    }
+
+    let expected = (cluster.counts().told, cluster.counts().delivered);
+    let seen = (count(ours::CLUSTER_TOLD), count(ours::CLUSTER_DELIVERED));
+    assert_eq!(seen, (expected.0 as f64, expected.1 as f64));
+    assert!(expected.0 >= 1 && expected.1 >= 1, "{expected:?}");
+    assert_eq!(count(ours::CLUSTER_LOST), 1.0);
+    drop((service, server, received, cluster));
+    assert_eq!(count(ours::CLUSTER_LOST), 1.0);
 }

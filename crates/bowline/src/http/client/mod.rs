@@ -196,7 +196,9 @@ impl Endpoint {
         head.method = outgoing.method.clone();
         head.uri = uri.clone();
         head.headers = (outgoing.headers)()?;
-        head.headers.extend(self.headers.clone());
+        if !self.headers.is_empty() {
+            head.headers.extend(self.headers.clone());
+        }
         let sent = refusals.sign(&mut head).await?;
         Ok((head, sent))
     }

@@ -47,9 +47,11 @@ pub(crate) async fn read(
             source: None,
         });
     }
-    if has_media_type(&head.headers, "text/event-stream") && head.status.is_success() {
+    let media_type = media_type(&head.headers);
+    let is = |expected: &str| media_type.is_some_and(|it| it.eq_ignore_ascii_case(expected));
+    if is("text/event-stream") && head.status.is_success() {
         Ok(ResponseContent::Sse(SseStream::new(body, endpoint.limits)))
-    } else if has_media_type(&head.headers, "application/json") {
+    } else if is("application/json") {
         let body = body.collect(endpoint.limits.body).await?;
         Ok(ResponseContent::Json(head.status, body))
     } else {
@@ -58,13 +60,10 @@ pub(crate) async fn read(
     }
 }
 
-/// Returns whether the `Content-Type` is this media type, ignoring its parameters.
-fn has_media_type(headers: &HeaderMap, media: &str) -> bool {
-    let content_type = headers
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.split(';').next());
-    content_type.is_some_and(|value| value.trim().eq_ignore_ascii_case(media))
+/// Returns the media type of the `Content-Type`, without its parameters.
+fn media_type(headers: &HeaderMap) -> Option<&str> {
+    let content_type = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    content_type.split(';').next().map(str::trim)
 }
 
 impl Endpoint {

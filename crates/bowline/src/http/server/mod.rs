@@ -362,10 +362,14 @@ impl HttpService {
         self
     }
 
-    /// Adds the usage of the current account and the drain to the metrics.
+    /// Adds the usage of the current account, the drain and the cluster to the metrics.
     fn observe_usage(&self) {
         let state = &*self.state;
-        Configured::of(&*state.responder).watch(&state.account, &state.shutdown);
+        let telemetry = Configured::of(&*state.responder);
+        telemetry.watch(&state.account, &state.shutdown);
+        if let Some(cluster) = &state.cluster {
+            telemetry.watch_cluster(cluster);
+        }
     }
 }
 

@@ -1,5 +1,8 @@
 //! OpenTelemetry: [`Telemetry`], its settings, and the spans and metrics of each operation.
 
+mod cluster;
+use cluster::ClusterTotals;
+
 mod drain;
 use drain::DrainTotals;
 
@@ -16,7 +19,7 @@ mod redaction;
 pub use redaction::{Payload, PayloadKind, Redaction};
 
 mod spans;
-pub(crate) use spans::OtelSpan;
+pub(crate) use spans::{AttachedOtelSpan, OtelSpan};
 
 mod tasks;
 pub use tasks::TaskMetrics;
@@ -42,6 +45,7 @@ use super::legacy::LegacyConnection;
 use super::names::{SCHEMA_URL, SCOPE};
 use super::{Operation, TransportKind};
 use crate::Result;
+use crate::cluster::Cluster;
 use crate::exchange::{BoxFuture, Context, NotifiedContext, Responder, TraceContext};
 use crate::limits::Account;
 use crate::shutdown::Shutdown;
@@ -95,6 +99,7 @@ struct Shared {
     tasks: AtomicI64,
     usage: Mutex<UsageTotals>,
     drains: Mutex<DrainTotals>,
+    clusters: Mutex<ClusterTotals>,
 }
 
 impl Telemetry {
@@ -203,6 +208,7 @@ impl Shared {
         usage::observe(meter, &shared);
         legacy::observe(meter, &shared);
         drain::observe(meter, &shared);
+        cluster::observe(meter, &shared);
         shared
     }
 }
@@ -340,6 +346,13 @@ impl Configured {
             let shared = &telemetry.inner.shared;
             shared.usage.lock().watch(account);
             shared.drains.lock().watch(shutdown);
+        }
+    }
+
+    /// Adds the messages of a cluster to the metrics.
+    pub(crate) fn watch_cluster(&self, cluster: &Cluster) {
+        if let Some(telemetry) = &self.0 {
+            telemetry.inner.shared.clusters.lock().watch(cluster);
         }
     }
 

@@ -30,6 +30,11 @@ struct ActiveSpan {
     is_counted: bool,
 }
 
+/// The active span of this thread, until it is dropped.
+pub(crate) struct AttachedOtelSpan {
+    _guard: Option<ContextGuard>,
+}
+
 impl OtelSpan {
     /// Starts the span of a request or notification that this side receives. The extracted context is its parent; the
     /// span that is active here, such as that of the HTTP request, becomes a link.
@@ -99,8 +104,11 @@ impl OtelSpan {
     }
 
     /// Makes the span the active one until the guard is dropped.
-    pub(crate) fn attach(&self) -> Option<ContextGuard> {
-        self.0.as_ref().map(|span| span.cx.clone().attach())
+    pub(crate) fn attach(&self) -> AttachedOtelSpan {
+        let span = self.0.as_ref();
+        AttachedOtelSpan {
+            _guard: span.map(|span| span.cx.clone().attach()),
+        }
     }
 
     pub(super) fn context(&self) -> Option<&Context> {

@@ -35,6 +35,9 @@ pub use marks::*;
 mod messages;
 pub use messages::*;
 
+mod restart;
+pub use restart::*;
+
 mod servers;
 pub use servers::*;
 
@@ -343,5 +346,25 @@ macro_rules! cluster_laws {
                 $crate::testing::cluster_laws::$law(&$fixture).await;
             }
         )*
+    };
+}
+
+/// Makes a test of each law of an engine that is restarted or slow. `$engine` is its name at `cargo xtask cluster`, and
+/// `$connect` an async function that returns an engine and the [`TcpProxy`](crate::testing::TcpProxy) in front of it.
+#[macro_export]
+macro_rules! engine_restart_laws {
+    ($engine:literal, $connect:path) => {
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn replicas_find_each_other_again_after_a_restart_of_the_engine() {
+            use $crate::testing::cluster_laws as laws;
+            laws::replicas_find_each_other_again_after_a_restart_of_the_engine($engine, $connect)
+                .await;
+        }
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn a_slow_engine_delays_answers_and_loses_none() {
+            use $crate::testing::cluster_laws as laws;
+            laws::a_slow_engine_delays_answers_and_loses_none($connect).await;
+        }
     };
 }
