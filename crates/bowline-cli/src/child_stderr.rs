@@ -148,7 +148,7 @@ static SHARED: OnceLock<StderrWriter> = OnceLock::new();
 
 const MAX_QUEUED: usize = 1024;
 const FLUSH_TIME: Duration = Duration::from_millis(500);
-/// How long a line waits for the end of a child's line.
+/// How long a line waits for the end of a line of the child.
 const LINE_TIME: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_waits_for_the_end_of_a_childs_line() {
+    fn a_line_waits_for_the_end_of_a_line_of_the_child() {
         let written = Written::default();
         let writer = StderrWriter::start_with(written.clone(), Duration::from_secs(60));
         let mut child = writer.child_output(written.clone());
