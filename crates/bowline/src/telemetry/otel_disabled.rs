@@ -85,6 +85,7 @@ impl Configured {
 
     pub(crate) fn watch(&self, _: &Arc<Account>, _: &Shutdown) {}
 
+    #[allow(dead_code, reason = "used with the feature `http-server` only")]
     pub(crate) fn watch_cluster(&self, _: &Cluster) {}
 
     pub(crate) fn tasks(&self) -> TaskMetrics {

@@ -350,6 +350,7 @@ impl Configured {
     }
 
     /// Adds the messages of a cluster to the metrics.
+    #[allow(dead_code, reason = "used with the feature `http-server` only")]
     pub(crate) fn watch_cluster(&self, cluster: &Cluster) {
         if let Some(telemetry) = &self.0 {
             telemetry.inner.shared.clusters.lock().watch(cluster);
