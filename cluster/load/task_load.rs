@@ -66,7 +66,7 @@ async fn wait(client: Client, task: TaskHandle, nonce: String, tally: Arc<Tally>
             let again = TaskHandle::attach(&client, id.clone());
             match again.wait().await {
                 Ok(reply) => return Ok(reply.text()),
-                // The task itself has failed, or there is none.
+                // The server still has the task, so that the task has failed and not the request.
                 Err(error @ Error::Rpc(_)) if again.status().await.is_ok() => return Err(error),
                 Err(error) => tally.error(&error),
             }

@@ -173,7 +173,7 @@ impl GroupGuard {
     }
 }
 
-/// Reads a line, or kills the group if there is none.
+/// Reads a line. If the pipe ends without one, kills the process group.
 #[cfg(unix)]
 const GUARD_SCRIPT: &str = r#"read -r line || kill -s KILL -- "-$1""#;
 

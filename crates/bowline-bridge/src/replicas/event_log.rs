@@ -52,8 +52,9 @@ impl EventLog {
             Ok(result) => ReplicaEvent::Result(result),
             Err(error) => ReplicaEvent::Error(error),
         };
+        let line = line_of(&event);
         let mut state = self.lock();
-        state.push(&event);
+        state.bytes.extend_from_slice(&line);
         state.has_ended = true;
         drop(state);
         self.changed.notify_waiters();
@@ -122,13 +123,6 @@ impl EventLog {
 }
 
 impl LogState {
-    fn push(&mut self, event: &ReplicaEvent) {
-        // These types always have a JSON form.
-        let line = serde_json::to_vec(event).unwrap_or_default();
-        self.bytes.extend_from_slice(&line);
-        self.bytes.push(b'\n');
-    }
-
     fn read(&mut self, after: u64) -> Option<ReplicaReply> {
         self.read_at = Instant::now();
         let offset = after.checked_sub(self.start).map(usize::try_from);
@@ -152,17 +146,26 @@ impl LogState {
     }
 }
 
+fn line_of(event: &ReplicaEvent) -> Vec<u8> {
+    // These types always have a JSON form.
+    let mut line = serde_json::to_vec(event).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
 impl NotificationSink for EventLog {
     fn notify(&self, notification: Notification) {
         let event = ReplicaEvent::Notification {
             method: notification.method.into_owned(),
             params: notification.params,
         };
+        let line = line_of(&event);
         let mut state = self.lock();
-        if state.bytes.len() > MAX_UNREAD_BYTES {
+        // One that is too long by itself is passed on: its reader keeps up.
+        if !state.bytes.is_empty() && state.bytes.len() + line.len() > MAX_UNREAD_BYTES {
             state.is_too_long = true;
         } else if !state.has_ended {
-            state.push(&event);
+            state.bytes.extend_from_slice(&line);
         }
         drop(state);
         self.changed.notify_waiters();
@@ -179,7 +182,7 @@ impl NotificationSink for EventLog {
 
 /// How long a request goes on without a reader.
 const READER_TIME: Duration = Duration::from_secs(30);
-/// How many bytes of notifications wait to be read; a request with more is ended.
+/// How many bytes of notifications wait to be read, unless it is one that is longer; a request with more is ended.
 const MAX_UNREAD_BYTES: usize = 1024 * 1024;
 /// How many bytes a reply has at most.
 const READ_BYTES: usize = 256 * 1024;

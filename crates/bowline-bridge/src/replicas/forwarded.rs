@@ -86,6 +86,8 @@ impl Forwarded {
             }
             Ok(ReplicaReply::NotOwner) => ForwardError::NotOwner,
             Ok(ReplicaReply::Busy) => ForwardError::Failed(busy()),
+            // The first of two messages has started it, and it has ended.
+            Ok(ReplicaReply::Gone) => ForwardError::Failed(lost()),
             Ok(_) => ForwardError::Failed(not_understood(upstream.name())),
             Err(AskError::ReplicaGone) => ForwardError::Gone,
             Err(error @ AskError::TooLarge { .. }) => {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bowline::RpcError;
-use bowline::cluster::{Cluster, Marks as _, ReplicaId};
+use bowline::cluster::{Cluster, Marks, ReplicaId};
 use bowline::exchange::request_digest;
 use serde_json::json;
 use tokio::task::{JoinHandle, JoinSet};
@@ -32,7 +32,7 @@ pub(super) enum Owner {
     At(ReplicaId),
 }
 
-/// The owned keys of this replica. The marks are removed when this value is dropped, as far as the engine allows.
+/// The owned keys of this replica. Dropping it ends the renewal of their leases.
 pub(super) struct Owners {
     shared: Arc<OwnersShared>,
     renewing: JoinHandle<()>,
@@ -156,11 +156,14 @@ impl Owners {
         })
     }
 
-    /// Gives all connections up, so that other replicas need not wait for the end of the leases.
+    /// Gives all connections up, so that other replicas need not wait for the end of the leases. Leases that are left
+    /// after a few seconds expire.
     pub(super) async fn release(&self) {
         let owned = std::mem::take(&mut *self.shared.lock());
-        for key in owned.into_keys() {
-            self.shared.remove(key).await;
+        let keys: Vec<_> = owned.into_keys().collect();
+        let removing = for_each(&self.shared, &keys, remove);
+        if tokio::time::timeout(RELEASE_TIME, removing).await.is_err() {
+            tracing::debug!("stopped to give up connections of clients; their leases will expire");
         }
     }
 }
@@ -174,14 +177,6 @@ impl Drop for Owners {
 impl OwnersShared {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<OwnerKey, OwnedKey>> {
         self.owned.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn remove(&self, key: OwnerKey) {
-        let own = self.cluster.replica();
-        let removed = self.cluster.marks().remove(&key.0, own.as_bytes()).await;
-        if let Err(error) = removed {
-            tracing::debug!(%error, "failed to give up the connections of a client; the lease will expire");
-        }
     }
 
     /// Removes keys whose connections are closed, and returns those to give up and those to renew.
@@ -206,16 +201,36 @@ async fn renew(shared: Arc<OwnersShared>) {
     loop {
         ticks.tick().await;
         let (idle, used) = shared.due();
-        for key in idle {
-            shared.remove(key).await;
+        // First the renewals, which are urgent.
+        for_each(&shared, &used, renew_one).await;
+        for_each(&shared, &idle, remove).await;
+    }
+}
+
+/// Runs `act` for each key, for some at the same time.
+///
+/// # Cancel safety
+///
+/// Dropping the future ends those that are running.
+async fn for_each<F: Future<Output = ()> + Send + 'static>(
+    shared: &Arc<OwnersShared>,
+    keys: &[OwnerKey],
+    act: fn(Arc<OwnersShared>, OwnerKey) -> F,
+) {
+    for keys in keys.chunks(AT_ONCE) {
+        let mut acting = JoinSet::new();
+        for key in keys {
+            acting.spawn(act(shared.clone(), *key));
         }
-        for keys in used.chunks(RENEWED_AT_ONCE) {
-            let mut renewals = JoinSet::new();
-            for key in keys {
-                renewals.spawn(renew_one(shared.clone(), *key));
-            }
-            while renewals.join_next().await.is_some() {}
-        }
+        while acting.join_next().await.is_some() {}
+    }
+}
+
+async fn remove(shared: Arc<OwnersShared>, key: OwnerKey) {
+    let own = shared.cluster.replica();
+    let removed = shared.cluster.marks().remove(&key.0, own.as_bytes()).await;
+    if let Err(error) = removed {
+        tracing::debug!(%error, "failed to give up the connections of a client; the lease will expire");
     }
 }
 
@@ -251,11 +266,14 @@ const MARGIN: Duration = Duration::from_secs(5);
 /// The clients whose connections one replica owns; some 200 bytes and a mark each.
 const MAX_OWNED: usize = 10_000;
 /// Ten thousand leases are renewed in time if a renewal takes less than 60 ms.
-const RENEWED_AT_ONCE: usize = 64;
+const AT_ONCE: usize = 64;
+/// How long a bridge that closes waits for the engine.
+const RELEASE_TIME: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
-    use bowline::cluster::MemoryCluster;
+    use bowline::cluster::{MarkFuture, MemoryCluster, MemoryMarks};
+    use bytes::Bytes;
 
     use super::*;
 
@@ -311,6 +329,60 @@ mod tests {
         assert!(matches!(third.find(key, IDLE).await, Ok(Owner::At(_))));
         second.release().await;
         assert!(matches!(third.find(key, IDLE).await, Ok(Owner::Here(_))));
+    }
+
+    /// Marks that can be set, and whose engine answers nothing else.
+    struct SilentMarks(MemoryMarks);
+
+    impl Marks for SilentMarks {
+        fn set_if_absent<'a>(
+            &'a self,
+            key: &'a [u8],
+            value: &'a [u8],
+            lifetime: Duration,
+        ) -> MarkFuture<'a, Option<Bytes>> {
+            self.0.set_if_absent(key, value, lifetime)
+        }
+
+        fn set<'a>(&'a self, _: &'a [u8], _: &'a [u8], _: Duration) -> MarkFuture<'a, ()> {
+            Box::pin(std::future::pending())
+        }
+
+        fn replace<'a>(
+            &'a self,
+            _: &'a [u8],
+            _: &'a [u8],
+            _: &'a [u8],
+            _: Duration,
+        ) -> MarkFuture<'a, bool> {
+            Box::pin(std::future::pending())
+        }
+
+        fn read<'a>(&'a self, _: &'a [u8]) -> MarkFuture<'a, Option<Bytes>> {
+            Box::pin(std::future::pending())
+        }
+
+        fn remove<'a>(&'a self, _: &'a [u8], _: &'a [u8]) -> MarkFuture<'a, bool> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn giving_connections_up_ends_in_time_while_the_engine_is_silent() {
+        let replica = MemoryCluster::new().replica().unwrap();
+        let owners = Owners::start(Cluster::new(
+            replica,
+            SilentMarks(MemoryMarks::new()),
+            [7; 32],
+        ));
+        let key = OwnerKey::new(["bridge", "files", "{}"], None);
+        drop(owners.find(key, IDLE).await.unwrap());
+        let begun = Instant::now();
+
+        let released = tokio::time::timeout(2 * RELEASE_TIME, owners.release()).await;
+
+        assert!(released.is_ok());
+        assert!(begun.elapsed() >= RELEASE_TIME, "it has not tried");
     }
 
     #[test]

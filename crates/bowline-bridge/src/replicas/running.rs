@@ -23,7 +23,8 @@ struct ExchangeTable(Mutex<Exchanges>);
 #[derive(Default)]
 struct Exchanges {
     running: BTreeMap<ExchangeId, RunningExchange>,
-    /// Every id that was started a short time ago: an engine may repeat messages, and a call must not run twice.
+    /// Every id that was started or cancelled a short time ago: an engine may repeat messages, and does not keep their
+    /// order, and a call must not run twice or after its cancel.
     known: BTreeSet<ExchangeId>,
     /// The same, with the time after which a message that starts one is no longer opened.
     known_until: VecDeque<(Instant, ExchangeId)>,
@@ -63,9 +64,7 @@ impl RunningExchanges {
             if table.running.len() >= MAX_EXCHANGES || table.known.len() >= MAX_KNOWN {
                 return ReplicaReply::Busy;
             }
-            table.known.insert(id);
-            let until = Instant::now() + KNOWN_FOR;
-            table.known_until.push_back((until, id));
+            table.remember(id);
             let (log, task) = (log.clone(), None);
             table.running.insert(id, RunningExchange { log, task });
         }
@@ -94,8 +93,13 @@ impl RunningExchanges {
         }
     }
 
+    /// Ends a request. One that has not arrived yet will not be started.
     pub(super) fn cancel(&self, id: ExchangeId) {
-        let removed = self.0.lock().running.remove(&id);
+        let mut table = self.0.lock();
+        table.forget_old();
+        table.remember(id);
+        let removed = table.running.remove(&id);
+        drop(table);
         drop(removed);
     }
 
@@ -111,6 +115,13 @@ impl ExchangeTable {
 }
 
 impl Exchanges {
+    fn remember(&mut self, id: ExchangeId) {
+        if self.known.len() < MAX_KNOWN && self.known.insert(id) {
+            let until = Instant::now() + KNOWN_FOR;
+            self.known_until.push_back((until, id));
+        }
+    }
+
     fn forget_old(&mut self) {
         let now = Instant::now();
         while let Some((_, id)) = self.known_until.front().filter(|(until, _)| *until <= now) {
@@ -198,6 +209,18 @@ mod tests {
         tokio::time::advance(KNOWN_FOR).await;
         running.0.lock().forget_old();
         assert!(running.0.lock().known.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_arrives_after_its_cancel_does_not_run() {
+        let running = RunningExchanges::default();
+        let id = ExchangeId::random().unwrap();
+
+        running.cancel(id);
+        let started = running.start(id, |_| panic!("it was cancelled"));
+
+        assert_eq!(started, ReplicaReply::Gone);
+        assert_eq!(running.len(), 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -11,8 +11,7 @@ use super::cluster_plan::ClusterPlan;
     reason = "the same signature as with the feature `cluster`"
 )]
 pub(super) async fn connect(plan: &ClusterPlan) -> Result<Cluster, BoxError> {
-    let (engine, keys) = (plan.engine, plan.keys());
-    drop(keys);
+    let engine = plan.engine;
     let why = format!(
         "--cluster: this program was built without {engine:?}; install it with `cargo install bowline-cli --features cluster`"
     );

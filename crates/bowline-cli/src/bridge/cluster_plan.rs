@@ -33,7 +33,10 @@ pub(crate) struct ClusterPlan {
     pub(super) url: String,
     /// Bridges with other names do not forward requests to each other.
     pub(super) name: String,
-    keys: Vec<[u8; 32]>,
+    /// Encrypts.
+    key: [u8; 32],
+    /// Decrypt as well.
+    old_keys: Vec<[u8; 32]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,29 +75,29 @@ impl ClusterOptions {
         };
         let keys = self.cluster_keys.as_deref().unwrap_or(DEFAULT_KEYS);
         let keys = expand("--cluster-keys", keys)?;
-        let keys: Option<Vec<_>> = keys
-            .split(',')
-            .map(|key| StateKey::decode(key.trim()))
-            .collect();
-        let keys = keys.ok_or(
-            "--cluster-keys: expected 32 bytes in base64, or as 64 hexadecimal digits, for each key",
-        )?;
+        let mut keys = keys.split(',').map(|key| {
+            StateKey::decode(key.trim()).ok_or(
+                "--cluster-keys: expected 32 bytes in base64, or as 64 hexadecimal digits, for each key",
+            )
+        });
+        let key = keys.next().ok_or("--cluster-keys: expected a key")??;
+        let old_keys = keys.collect::<Result<_, _>>()?;
         let name = self.cluster_name.clone();
         Ok(Some(ClusterPlan {
             engine,
             url,
             name: name.unwrap_or_else(|| name_of(upstream)),
-            keys,
+            key,
+            old_keys,
         }))
     }
 }
 
 impl ClusterPlan {
+    #[allow(dead_code, reason = "used with the feature `cluster` only")]
     pub(super) fn keys(&self) -> Sealer {
-        // There is at least one: an empty text has an empty first part.
-        let (first, others) = self.keys.split_first().unwrap_or((&[0; 32], &[]));
         let add = |sealer: Sealer, key: &[u8; 32]| sealer.also_decrypt(*key);
-        others.iter().fold(Sealer::new(*first), add)
+        self.old_keys.iter().fold(Sealer::new(self.key), add)
     }
 }
 
@@ -158,7 +161,7 @@ mod tests {
         for (url, engine) in cells {
             let plan = plan(&options(url, None)).unwrap().unwrap();
             assert_eq!(plan.engine, engine, "{url}");
-            assert_eq!(plan.keys, [[7; 32]]);
+            assert_eq!((plan.key, plan.old_keys.len()), ([7; 32], 0));
             assert_eq!(plan.name, "servers.json");
             assert!(!format!("{plan:?}").contains("secret"));
         }
@@ -171,7 +174,7 @@ mod tests {
 
         let plan = plan(&options("redis://a", Some(&two))).unwrap().unwrap();
 
-        assert_eq!(plan.keys, [[1; 32], [2; 32]]);
+        assert_eq!((plan.key, plan.old_keys), ([1; 32], vec![[2; 32]]));
     }
 
     #[test]

@@ -213,7 +213,9 @@ async fn revived_sessions_count_against_the_limits() {
         })
     });
     let mut ids = Vec::new();
-    for name in ["ada", "bob"].repeat(3) {
+    // One principal after the other: all are equally idle on the paused clock,
+    // so which one is evicted must not decide which limit is met.
+    for name in ["ada", "ada", "ada", "bob", "bob", "bob"] {
         let opening = with_principal(post(&initialize("2025-06-18")), name);
         let opened = call_service(&first, opening).await;
         ids.push((name, opened.headers()["mcp-session-id"].clone()));
