@@ -80,6 +80,11 @@ impl Fleet {
         format!("http://{}/mcp", lock(&self.front).address)
     }
 
+    /// Leaves the replicas alone, whose processor time is measured.
+    pub(crate) fn stop_probing(&self) {
+        self.probing.abort();
+    }
+
     pub(crate) fn replicas(&self) -> &[ReplicaProcess] {
         &self.replicas
     }

@@ -14,6 +14,7 @@ mod deploy;
 mod engine_faults;
 mod faults;
 mod fleet;
+mod model;
 mod notices;
 mod options;
 mod replica_process;

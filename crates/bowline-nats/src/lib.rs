@@ -16,6 +16,8 @@ mod messages;
 
 mod subjects;
 
+mod tls;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +61,7 @@ pub struct Nats {
 
 impl Nats {
     /// Connects to the server at `url`, such as `nats://user:password@host:4222`, or `tls://…`, and creates the stream
-    /// of marks if it does not exist. All replicas must have the same keys.
+    /// of marks if it does not exist. All replicas must have the same keys. TLS is also used if the server requires it.
     ///
     /// # Errors
     ///
@@ -74,6 +76,15 @@ impl Nats {
 
     /// As [`connect`](Self::connect), with options such as credentials and certificates. Their event callback and
     /// timeouts are replaced.
+    ///
+    /// ```no_run
+    /// use bowline_nats::{Nats, async_nats::ConnectOptions};
+    ///
+    /// # async fn example(key: [u8; 32]) -> Result<(), Box<dyn std::error::Error>> {
+    /// let options = ConnectOptions::new().add_root_certificates("internal-ca.pem".into());
+    /// let nats = Nats::connect_with("tls://nats.internal:4222", options, key).await?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
@@ -106,6 +117,7 @@ impl Nats {
         keys: impl Into<Sealer>,
         prefix: &str,
     ) -> Result<Self, ConnectError> {
+        tls::install_provider();
         let events = Arc::new(Events::default());
         let options = events
             .listen(options)

@@ -1,14 +1,17 @@
 //! [`Database`]: a pool of connections, and connections of their own for listeners.
 
+use std::error::Error as StdError;
 use std::time::Duration;
 
 use bowline::cluster::Unavailable;
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts};
 use tokio_postgres::Config;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::error::SqlState;
 
-use crate::LIMIT;
 use crate::error::{ConnectError, unavailable};
 use crate::tls::{self, Tls};
+use crate::{ConnectOptions, LIMIT};
 
 /// A database.
 pub(crate) struct Database {
@@ -18,7 +21,7 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    pub(crate) fn open(url: &str) -> Result<Self, ConnectError> {
+    pub(crate) fn open(url: &str, options: &ConnectOptions) -> Result<Self, ConnectError> {
         let mut config: Config = url.parse().map_err(ConnectError::InvalidUrl)?;
         config
             .application_name("bowline")
@@ -27,7 +30,7 @@ impl Database {
             .keepalives_interval(KEEPALIVE_INTERVAL)
             .keepalives_retries(KEEPALIVE_RETRIES)
             .tcp_user_timeout(2 * LIMIT);
-        let tls = tls::connector(&config)?;
+        let tls = tls::connector(&mut config, &options.tls)?;
         let manager = ManagerConfig {
             recycling_method: RecyclingMethod::Fast,
         };
@@ -70,9 +73,34 @@ impl Database {
         performed.unwrap_or_else(|_| Err(Unavailable::timed_out("Postgres", LIMIT).into()))
     }
 
+    /// Adds what to do to the error of a first connection.
+    pub(crate) fn explain(&self, error: ConnectError) -> ConnectError {
+        let ConnectError::Unavailable(unavailable) = error else {
+            return error;
+        };
+        if tls::is_untrusted(&unavailable) {
+            return ConnectError::UntrustedCertificate(unavailable);
+        }
+        // The message, which says that it lacks encryption, is in the language of the server.
+        let is_plain = self.config.get_ssl_mode() != SslMode::Require;
+        match is_plain
+            && sql_state(&unavailable) == Some(&SqlState::INVALID_AUTHORIZATION_SPECIFICATION)
+        {
+            true => ConnectError::RefusedWithoutTls(unavailable),
+            false => ConnectError::Unavailable(unavailable),
+        }
+    }
+
     /// Returns how to make a connection that is not of the pool.
     pub(crate) fn connector(&self) -> (&Config, &Tls) {
         (&self.config, &self.tls)
+    }
+}
+
+fn sql_state<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a SqlState> {
+    match error.downcast_ref::<tokio_postgres::Error>() {
+        Some(error) => error.code(),
+        None => sql_state(error.source()?),
     }
 }
 

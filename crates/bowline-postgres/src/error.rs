@@ -14,6 +14,19 @@ pub enum ConnectError {
     /// The server could not be reached, or the tables could not be created.
     #[error("failed to prepare the database")]
     Unavailable(#[source] Unavailable),
+    /// The certificate of the server is signed by an authority that is not trusted.
+    #[error(
+        "the certificate of the server is not signed by a trusted authority; add its authority with `ConnectOptions::root_certificates`"
+    )]
+    UntrustedCertificate(#[source] Unavailable),
+    /// The server refused the connection, which had no TLS.
+    #[error(
+        "the server refused a connection without TLS; if it requires TLS, set `sslmode=require` in the URL"
+    )]
+    RefusedWithoutTls(#[source] Unavailable),
+    /// The certificates of [`ConnectOptions::root_certificates`](crate::ConnectOptions) are invalid.
+    #[error("invalid root certificates")]
+    RootCertificates(#[source] Box<dyn StdError + Send + Sync>),
     /// A later version of this crate has changed the tables.
     #[error(
         "the schema `bowline` has version {found}, this program supports up to {supported}; update the program"

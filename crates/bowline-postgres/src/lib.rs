@@ -16,6 +16,9 @@ mod messages;
 
 mod migrations;
 
+mod options;
+pub use options::ConnectOptions;
+
 mod payload;
 
 #[cfg(feature = "tasks")]
@@ -62,7 +65,8 @@ pub struct Postgres {
 
 impl Postgres {
     /// Connects to the database at `url`, such as `postgres://user:password@host/name?sslmode=require`, and creates the
-    /// tables in the schema `bowline` if they do not exist. All replicas must have the same keys.
+    /// tables in the schema `bowline` if they do not exist. All replicas must have the same keys. With TLS, the
+    /// certificate and the name of the server are always verified.
     ///
     /// The connections must reach the database itself, not a pooler that shares them between transactions: `LISTEN` and
     /// advisory locks belong to a connection.
@@ -75,8 +79,26 @@ impl Postgres {
     ///
     /// The tables may have been created if it is dropped.
     pub async fn connect(url: &str, keys: impl Into<Sealer>) -> Result<Self, ConnectError> {
-        let database = Arc::new(Database::open(url)?);
-        migrations::run(&database).await?;
+        Self::connect_with(url, ConnectOptions::new(), keys).await
+    }
+
+    /// As [`connect`](Self::connect), with options such as the certificates of an authority.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect), and if an option is invalid.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`connect`](Self::connect).
+    pub async fn connect_with(
+        url: &str,
+        options: ConnectOptions,
+        keys: impl Into<Sealer>,
+    ) -> Result<Self, ConnectError> {
+        let database = Arc::new(Database::open(url, &options)?);
+        let prepared = migrations::run(&database).await;
+        prepared.map_err(|error| database.explain(error))?;
         Ok(Self {
             database,
             replica: ReplicaId::random().map_err(ConnectError::Unavailable)?,

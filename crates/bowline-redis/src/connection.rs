@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use bowline::cluster::Unavailable;
 use redis::aio::{MultiplexedConnection, PubSub};
-use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisError};
+use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, FromRedisValue, RedisError};
 
 use crate::LIMIT;
-use crate::error::unavailable;
+use crate::error::{ConnectError, unavailable};
+use crate::tls;
 
 /// A connection that all commands share.
 pub(crate) struct Connection {
@@ -44,9 +45,9 @@ impl Connection {
     }
 
     /// Checks that the server answers, and warns if it may lose marks.
-    pub(crate) async fn check(&self) -> Result<(), Unavailable> {
+    pub(crate) async fn check(&self) -> Result<(), ConnectError> {
         let ping = self.run::<String>(&redis::cmd("PING")).await;
-        ping.map_err(|error| unavailable(error.0))?;
+        ping.map_err(|error| self.explain(error.0))?;
         let mut command = redis::cmd("CONFIG");
         command.arg("GET").arg("maxmemory-policy");
         // Providers of Redis often forbid this command.
@@ -59,6 +60,21 @@ impl Connection {
             );
         }
         Ok(())
+    }
+
+    /// Adds what to do to the error of a first connection.
+    fn explain(&self, error: RedisError) -> ConnectError {
+        let address = self.client.get_connection_info().addr();
+        let is_plain = !matches!(address, ConnectionAddr::TcpTls { .. });
+        let was_closed = error.is_connection_dropped() && !error.is_connection_refusal();
+        let error = unavailable(error);
+        if tls::is_untrusted(&error) {
+            ConnectError::UntrustedCertificate(error)
+        } else if is_plain && was_closed {
+            ConnectError::ClosedWithoutTls(error)
+        } else {
+            ConnectError::Unavailable(error)
+        }
     }
 
     /// Makes a connection for subscriptions.

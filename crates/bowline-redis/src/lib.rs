@@ -12,6 +12,9 @@ mod marks;
 
 mod messages;
 
+mod options;
+pub use options::ConnectOptions;
+
 mod subscriber;
 
 #[cfg(feature = "tls")]
@@ -63,13 +66,26 @@ impl Redis {
     ///
     /// Safe: nothing is left if it is dropped.
     pub async fn connect(url: &str, keys: impl Into<Sealer>) -> Result<Self, ConnectError> {
-        tls::install_provider();
-        let client = redis::Client::open(url).map_err(ConnectError::InvalidUrl)?;
-        let connection = Arc::new(Connection::new(client));
-        connection
-            .check()
-            .await
-            .map_err(ConnectError::Unavailable)?;
+        Self::connect_with(url, ConnectOptions::new(), keys).await
+    }
+
+    /// As [`connect`](Self::connect), with options such as the certificates of an authority.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect), and if an option is invalid.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`connect`](Self::connect).
+    pub async fn connect_with(
+        url: &str,
+        options: ConnectOptions,
+        keys: impl Into<Sealer>,
+    ) -> Result<Self, ConnectError> {
+        let connection = Connection::new(tls::client(url, &options.tls)?);
+        let connection = Arc::new(connection);
+        connection.check().await?;
         Ok(Self {
             connection,
             replica: ReplicaId::random().map_err(ConnectError::Unavailable)?,

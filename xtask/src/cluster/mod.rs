@@ -2,6 +2,7 @@
 //! with them.
 
 use std::collections::BTreeSet;
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
@@ -88,7 +89,13 @@ enum Selected {
 
 impl Selected {
     const DEFAULT: [Self; 3] = [Self::Engines, Self::Scenarios, Self::Fixture];
-    const REPORT: [Self; 4] = [Self::Faults, Self::Deploy, Self::Cost, Self::Peers];
+    const REPORT: [Self; 5] = [
+        Self::Scenarios,
+        Self::Faults,
+        Self::Deploy,
+        Self::Cost,
+        Self::Peers,
+    ];
 
     fn of_option(word: &str) -> Option<Vec<Self>> {
         Some(match word {
@@ -160,6 +167,7 @@ pub(crate) struct ClusterResult {
 
 /// Starts engines and runs the tests; returns whether they passed and every engine was there.
 pub(crate) fn run(root: &Path, options: &ClusterOptions) -> io::Result<bool> {
+    let _lock = lock_folder(root)?;
     let (servers, missing) = start(root, options);
     if options.serve {
         return serve(servers);
@@ -178,6 +186,7 @@ pub(crate) fn run(root: &Path, options: &ClusterOptions) -> io::Result<bool> {
 
 /// The step of `ci`: an engine that cannot be installed is named, and is no failure.
 pub(crate) fn run_in_ci(root: &Path) -> io::Result<ClusterResult> {
+    let _lock = lock_folder(root)?;
     let (servers, missing) = start(root, &ClusterOptions::default());
     let note = engine_note(&servers, &missing);
     if servers.is_empty() {
@@ -196,6 +205,21 @@ pub(crate) fn run_in_ci(root: &Path) -> io::Result<ClusterResult> {
         all.note = format!("{} of {}", result.note, all.note);
     }
     Ok(all)
+}
+
+/// Locks the folder of the engines until the file is dropped: two runs would delete each other's data.
+fn lock_folder(root: &Path) -> io::Result<File> {
+    let folder = process::target_folder(root).join("cluster");
+    fs::create_dir_all(&folder)?;
+    let file = File::create(folder.join("lock"))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => Err(io::Error::other(format!(
+            "another `cargo xtask cluster` uses {}; wait until it has ended",
+            folder.display()
+        ))),
+        Err(fs::TryLockError::Error(error)) => Err(error),
+    }
 }
 
 fn start(root: &Path, options: &ClusterOptions) -> (Vec<EngineServer>, Vec<Engine>) {
@@ -259,9 +283,13 @@ impl StartedEngines {
         let (passed, note) = match selected {
             Selected::Engines => self.test_crates(root, &options.filter)?,
             Selected::Scenarios => {
-                let (passed, runs) =
-                    replicas::scenarios(root, engines, options.scope(), &options.filter)?;
-                (passed, format!("{runs} scenarios with three replicas"))
+                let run = replicas::scenarios(root, engines, options.scope(), &options.filter)?;
+                // A part of them is not what the page is about.
+                if options.scope() == Scope::All && options.filter.is_empty() {
+                    self.write_rows(root, Section::Scenarios, &run.rows)?;
+                }
+                let note = format!("{} scenarios with three replicas", run.tests);
+                (run.passed, note)
             }
             Selected::Fixture => {
                 let (passed, cells) = replicas::fixture(root, engines)?;
@@ -269,11 +297,7 @@ impl StartedEngines {
             }
             Selected::Peers => {
                 let (passed, rows) = replicas::peers(root, engines)?;
-                for (engine, _) in engines {
-                    let rows = rows.iter().filter(|(of, _)| of == engine);
-                    let rows: Vec<_> = rows.map(|(_, row)| row.clone()).collect();
-                    report::write(root, Section::Peers, *engine, &rows)?;
-                }
+                self.write_rows(root, Section::Peers, &rows)?;
                 (passed, format!("{} cells", rows.len()))
             }
             Selected::Faults => return report(Part::Faults),
@@ -281,6 +305,20 @@ impl StartedEngines {
             Selected::Cost => return report(Part::Cost),
         };
         Ok(ClusterResult { passed, note })
+    }
+
+    fn write_rows(
+        &self,
+        root: &Path,
+        section: Section,
+        rows: &[(Engine, String)],
+    ) -> io::Result<()> {
+        for (engine, _) in &self.engines {
+            let rows = rows.iter().filter(|(of, _)| of == engine);
+            let rows: Vec<_> = rows.map(|(_, row)| row.clone()).collect();
+            report::write(root, section, *engine, &rows)?;
+        }
+        Ok(())
     }
 
     /// Runs the tests of the engine crates; returns whether they passed, and how many there were.
@@ -303,6 +341,12 @@ impl StartedEngines {
                 .args(["--test", TARGET, "--"])
                 .args(arguments)
                 .args(filter);
+            // The modules of tests that are of all engines.
+            for engine in Engine::ALL {
+                if !self.engines.iter().any(|(started, _)| *started == engine) {
+                    command.args(["--skip", &format!("{}::", engine.name())]);
+                }
+            }
             let captured = process::run_and_capture(&mut command)?;
             tests += crate::ci::test_lines(&captured.output).count();
             passed &= captured.end == process::ExitKind::Success;
@@ -357,5 +401,19 @@ mod tests {
         assert!(parse("--only mysql").unwrap_err().contains("`mysql`"));
         assert!(parse("--only").is_err());
         assert!(parse("--fast").unwrap_err().contains("`--fast`"));
+    }
+
+    #[test]
+    fn a_second_run_in_the_same_folder_is_refused_until_the_first_has_ended() {
+        let root = std::env::temp_dir().join(format!("bowline-cluster-{}", std::process::id()));
+
+        let first = lock_folder(&root).unwrap();
+        let second = lock_folder(&root).unwrap_err();
+        drop(first);
+        let third = lock_folder(&root);
+
+        assert!(second.to_string().contains("another `cargo xtask cluster`"));
+        assert!(third.is_ok());
+        let _ = fs::remove_dir_all(&root);
     }
 }

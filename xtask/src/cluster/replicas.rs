@@ -1,5 +1,6 @@
 //! Three replicas behind a proxy: the scenarios, the fixture with our client, and the clients of other SDKs.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
@@ -20,14 +21,22 @@ pub(super) enum Scope {
     Quick,
 }
 
-/// Runs the scenarios with three replicas of every server; returns whether they passed, and how many.
+/// The outcome of the scenarios.
+pub(super) struct ScenarioResult {
+    pub(super) passed: bool,
+    pub(super) tests: usize,
+    pub(super) rows: Vec<(Engine, String)>,
+}
+
+/// Runs the scenarios with three replicas of every server; returns whether they passed, how many, and rows of
+/// `CLUSTER.md`.
 pub(super) fn scenarios(
     root: &Path,
     engines: &[(Engine, String)],
     scope: Scope,
     filter: &[String],
-) -> io::Result<(bool, usize)> {
-    let (mut passed, mut tests) = (true, 0);
+) -> io::Result<ScenarioResult> {
+    let (mut passed, mut tests, mut rows) = (true, 0, Vec::new());
     // Redis is the fastest.
     let quick = engines.iter().find(|(engine, _)| *engine == Engine::Redis);
     let engines = match (scope, quick) {
@@ -60,9 +69,15 @@ pub(super) fn scenarios(
             let captured = process::run_and_capture(&mut command)?;
             tests += crate::ci::test_lines(&captured.output).count();
             passed &= captured.end == process::ExitKind::Success;
+            let of_run = scenario_rows(*engine, sticks, &captured.output);
+            rows.extend(of_run.into_iter().map(|row| (*engine, row)));
         }
     }
-    Ok((passed && tests > 0, tests))
+    Ok(ScenarioResult {
+        passed: passed && tests > 0,
+        tests,
+        rows,
+    })
 }
 
 /// Runs the checks of the fixture with our client in every version, against replicas that are processes; returns
@@ -135,6 +150,36 @@ pub(super) fn peers(
         }
     }
     Ok((passed, rows))
+}
+
+/// Returns a row for each transport and version, and one for all of them with how many runs had replicas.
+fn scenario_rows(engine: Engine, sticks: bool, output: &str) -> Vec<String> {
+    let mut columns: BTreeMap<(&str, &str), (usize, usize)> = BTreeMap::new();
+    for (name, outcome) in crate::ci::test_lines(output) {
+        // `module::scenario (HTTP/2 at 2026-07-28, redis, never sticks)`
+        let column = name.rsplit_once('(').map(|(_, column)| column);
+        let column = column.and_then(|column| column.split(',').next()?.split_once(" at "));
+        let (runs, failed) = columns.entry(column.unwrap_or(("–", "–"))).or_default();
+        *runs += 1;
+        *failed += usize::from(outcome != "ok");
+    }
+    let start = format!("| {} | {}", engine.name(), sticking(sticks));
+    let mut rows: Vec<_> = columns
+        .iter()
+        .map(|((transport, version), (runs, failed))| {
+            format!("{start} | {transport} | {version} | {runs} | {failed} |")
+        })
+        .collect();
+    let replicated = output
+        .lines()
+        .find_map(|line| line.strip_prefix("replicated: "));
+    let runs: usize = columns.values().map(|(runs, _)| runs).sum();
+    let failed: usize = columns.values().map(|(_, failed)| failed).sum();
+    let replicated = replicated.unwrap_or("none");
+    rows.push(format!(
+        "{start} | all | all | {runs}; with replicas: {replicated} | {failed} |"
+    ));
+    rows
 }
 
 fn row(engine: Engine, sticks: bool, cell: &Cell) -> String {
@@ -235,3 +280,25 @@ const MODES: [&str; 6] = [
     "legacy:2024-11-05",
 ];
 const QUICK: [&str; 2] = ["(HTTP/1.1 at 2026-07-28", "(HTTP/1.1 at 2025-11-25"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scenarios_are_counted_by_transport_and_version() {
+        let output = "test a::b (HTTP/2 at 2026-07-28, redis, never sticks) ... ok
+test a::c (HTTP/2 at 2026-07-28, redis, never sticks) ... FAILED
+test a::b (HTTP/1.1 at 2025-11-25, redis, never sticks) ... ok
+replicated: 1 scenarios, 2 runs";
+
+        let rows = scenario_rows(Engine::Redis, false, output);
+
+        let expected = [
+            "| redis | never sticks | HTTP/1.1 | 2025-11-25 | 1 | 0 |",
+            "| redis | never sticks | HTTP/2 | 2026-07-28 | 2 | 1 |",
+            "| redis | never sticks | all | all | 3; with replicas: 1 scenarios, 2 runs | 1 |",
+        ];
+        assert_eq!(rows, expected);
+    }
+}

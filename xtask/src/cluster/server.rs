@@ -17,6 +17,7 @@ use crate::server_process::ServerProcess;
 #[derive(Debug)]
 pub(super) struct EngineServer {
     engine: Engine,
+    tls: Option<TlsFiles>,
     port: u16,
     program: PathBuf,
     data: PathBuf,
@@ -27,20 +28,32 @@ pub(super) struct EngineServer {
 impl EngineServer {
     pub(super) fn start(root: &Path, engine: Engine) -> io::Result<Self> {
         let target = process::target_folder(root).join("cluster");
-        fs::create_dir_all(&target)?;
-        let (program, data, user) = match engine {
-            Engine::Postgres => prepare_postgres(&target)?,
-            Engine::Redis => (
-                programs::redis(&target)?,
-                empty(&target, "redis-data")?,
-                None,
-            ),
-            Engine::Nats => (programs::nats(&target)?, empty(&target, "nats-data")?, None),
+        Self::start_in(&target, engine, None)
+    }
+
+    /// Starts another server of this engine, which requires TLS. There is at most one at a time.
+    pub(super) fn start_with_tls(&self, tls: &TlsFiles) -> io::Result<Self> {
+        let target = self.data.parent().unwrap_or(&self.data);
+        Self::start_in(target, self.engine, Some(tls))
+    }
+
+    fn start_in(target: &Path, engine: Engine, tls: Option<&TlsFiles>) -> io::Result<Self> {
+        fs::create_dir_all(target)?;
+        let suffix = if tls.is_some() { "-tls" } else { "" };
+        let data = empty(target, &format!("{}{suffix}-data", engine.name()))?;
+        let (program, user) = match engine {
+            Engine::Postgres => prepare_postgres(target, &data)?,
+            Engine::Redis => (programs::redis(target)?, None),
+            Engine::Nats => (programs::nats(target)?, None),
         };
+        let tls = tls
+            .map(|files| files.copy_to(&data, engine, user))
+            .transpose()?;
         // Another program may take the port before the engine does; then the start fails and says so.
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let mut server = Self {
             engine,
+            tls,
             port,
             program,
             data,
@@ -53,6 +66,14 @@ impl EngineServer {
 
     pub(super) fn engine(&self) -> Engine {
         self.engine
+    }
+
+    pub(super) fn requires_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
     }
 
     pub(super) fn url(&self) -> String {
@@ -100,20 +121,40 @@ impl EngineServer {
                     "max_connections=400",
                 ];
                 command.args(settings.iter().flat_map(|setting| ["-c", setting]));
+                if let Some(tls) = &self.tls {
+                    let (certificate, key) = (tls.certificate.display(), tls.key.display());
+                    command.args(["-c", "ssl=on"]);
+                    command.args(["-c", &format!("ssl_cert_file={certificate}")]);
+                    command.args(["-c", &format!("ssl_key_file={key}")]);
+                }
             }
             Engine::Redis => {
-                command.args(["--port", &port, "--bind", "127.0.0.1", "--save", ""]);
+                command.args(["--bind", "127.0.0.1", "--save", ""]);
                 command
                     .args(["--appendonly", "no", "--dir"])
                     .arg(&self.data);
+                match &self.tls {
+                    None => command.args(["--port", &port]),
+                    Some(tls) => {
+                        command.args(["--port", "0", "--tls-port", &port]);
+                        command.args(["--tls-auth-clients", "no"]);
+                        command.arg("--tls-ca-cert-file").arg(&tls.certificate);
+                        command.arg("--tls-cert-file").arg(&tls.certificate);
+                        command.arg("--tls-key-file").arg(&tls.key)
+                    }
+                };
             }
             Engine::Nats => {
                 // A limit, so that tests can fill the storage; only a file can set it.
                 let config = self.data.join("nats.conf");
                 let folder = self.data.display().to_string();
-                let text = format!(
+                let mut text = format!(
                     "jetstream {{ store_dir: {folder:?}, max_file_store: {NATS_STORAGE} }}\n"
                 );
+                if let Some(TlsFiles { certificate, key }) = &self.tls {
+                    let tls = format!("tls {{ cert_file: {certificate:?}, key_file: {key:?} }}\n");
+                    text.push_str(&tls);
+                }
                 fs::write(&config, text)?;
                 command.args(["-a", "127.0.0.1", "-p", &port, "-c"]);
                 command.arg(config);
@@ -127,29 +168,82 @@ impl EngineServer {
     }
 }
 
+/// A certificate and its private key, in PEM.
+#[derive(Debug)]
+pub(super) struct TlsFiles {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+impl TlsFiles {
+    /// The files that a test has written.
+    pub(super) fn in_folder(folder: &Path) -> Self {
+        Self {
+            certificate: folder.join("certificate.pem"),
+            key: folder.join("key.pem"),
+        }
+    }
+
+    /// Copies the files beside the data of an engine, and makes Postgres refuse connections without TLS, as the others
+    /// do.
+    fn copy_to(
+        &self,
+        data: &Path,
+        engine: Engine,
+        user: Option<UnprivilegedUser>,
+    ) -> io::Result<Self> {
+        let copied = Self::in_folder(data);
+        fs::copy(&self.certificate, &copied.certificate)?;
+        fs::copy(&self.key, &copied.key)?;
+        only_for_owner(&copied.key)?;
+        if let Some(user) = user {
+            user.own(&copied.certificate)?;
+            user.own(&copied.key)?;
+        }
+        if engine == Engine::Postgres {
+            fs::write(
+                data.join("pg_hba.conf"),
+                "hostssl all all 127.0.0.1/32 trust\n",
+            )?;
+        }
+        Ok(copied)
+    }
+}
+
+/// Postgres does not use a private key that others can read.
+#[cfg(unix)]
+fn only_for_owner(file: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(file, fs::Permissions::from_mode(0o600))
+}
+
+#[cfg(not(unix))]
+fn only_for_owner(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
 /// Creates a database cluster, owned by an unprivileged user if this runs as root.
-fn prepare_postgres(target: &Path) -> io::Result<(PathBuf, PathBuf, Option<UnprivilegedUser>)> {
+fn prepare_postgres(target: &Path, data: &Path) -> io::Result<(PathBuf, Option<UnprivilegedUser>)> {
     let programs = programs::postgres(target)?;
-    let data = empty(target, "postgres-data")?;
     let user = programs::is_root()
         .then(UnprivilegedUser::find)
         .transpose()?;
     let mut initdb = Command::new(programs.initdb);
     initdb
         .arg("-D")
-        .arg(&data)
+        .arg(data)
         .args(["-U", "bowline", "-A", "trust", "--no-sync"]);
     initdb
         .args(["-E", "UTF8", "--locale=C"])
         .stdout(Stdio::null());
     if let Some(user) = user {
-        user.own(&data)?;
+        user.own(data)?;
         user.apply(&mut initdb);
     }
     if !process::run(&mut initdb)? {
         return Err(io::Error::other("initdb failed"));
     }
-    Ok((programs.postgres, data, user))
+    Ok((programs.postgres, user))
 }
 
 /// Returns an empty folder.

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fmt;
+use std::path::PathBuf;
 
 use bowline::client::ServerConfig;
 use bowline::seal::Sealer;
@@ -24,6 +25,9 @@ pub(crate) struct ClusterOptions {
     /// The name that all replicas share, if they are not started with the same server.
     #[arg(long, value_name = "NAME", requires = "cluster")]
     cluster_name: Option<String>,
+    /// Require TLS, and trust only the authorities in this file, in PEM [default: those of the system].
+    #[arg(long, value_name = "FILE", requires = "cluster")]
+    cluster_root_certificates: Option<PathBuf>,
 }
 
 /// The cluster that a bridge joins.
@@ -33,6 +37,9 @@ pub(crate) struct ClusterPlan {
     pub(super) url: String,
     /// Bridges with other names do not forward requests to each other.
     pub(super) name: String,
+    /// The file of [`ClusterOptions`].
+    #[allow(dead_code, reason = "used with the feature `cluster` only")]
+    pub(super) root_certificates: Option<PathBuf>,
     /// Encrypts.
     key: [u8; 32],
     /// Decrypt as well.
@@ -87,6 +94,7 @@ impl ClusterOptions {
             engine,
             url,
             name: name.unwrap_or_else(|| name_of(upstream)),
+            root_certificates: self.cluster_root_certificates.clone(),
             key,
             old_keys,
         }))
@@ -138,6 +146,7 @@ mod tests {
             cluster: Some(url.to_owned()),
             cluster_keys: keys.map(str::to_owned),
             cluster_name: None,
+            cluster_root_certificates: None,
         }
     }
 

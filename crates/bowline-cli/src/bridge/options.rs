@@ -350,6 +350,10 @@ mod tests {
             ("bridge --http nowhere -- server", "HOST:PORT"),
             ("bridge --cluster mysql://a -- server", "postgres://"),
             ("bridge --cluster-name a -- server", "--cluster"),
+            (
+                "bridge --cluster-root-certificates a -- server",
+                "--cluster",
+            ),
         ];
         for (line, reason) in lines {
             let error = parse(line).unwrap_err();
