@@ -240,7 +240,7 @@ impl Upstream {
             // Before the first one is open, no call knows that the server is modern and its connections are shared.
             let may_share = !self.target.is_stateful() && cx.connection_state().is_none();
             if may_share && opened.dialect().is_modern() {
-                lease.set_key(self.shared_key(&client));
+                lease.set_key(&self.shared_key(&client));
             }
         }
         Ok(ConnectionLease {

@@ -303,8 +303,8 @@ impl<C> Lease<C> {
 
     /// Makes the connection that of another key, if this key has none yet: opening it has shown that more calls can use
     /// it. Other calls that use it now are not affected.
-    pub(crate) fn set_key(&self, key: PoolKey) {
-        lock(&self.slots).set_key(&self.key, self.id, &key);
+    pub(crate) fn set_key(&self, key: &PoolKey) {
+        lock(&self.slots).set_key(&self.key, self.id, key);
     }
 
     /// Keeps calls that want to be alone away from the connection for a while, because its server may still ask about
@@ -428,7 +428,7 @@ mod tests {
 
         calls
             .iter()
-            .for_each(|call| call.set_key(PoolKey::default()));
+            .for_each(|call| call.set_key(&PoolKey::default()));
 
         let later = open(&pool, Sharing::Shared, 2);
         assert_eq!(later.get(), Some(&1));
@@ -451,7 +451,7 @@ mod tests {
         let lease = pool.lease(own.clone(), Sharing::Shared, |_| true);
         lease.cell().set(2).unwrap();
 
-        lease.set_key(shared);
+        lease.set_key(&shared);
 
         let of_own = pool.lease(own, Sharing::Shared, |_| true);
         assert_eq!(of_own.get(), Some(&2));
