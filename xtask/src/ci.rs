@@ -404,6 +404,11 @@ fn counts(root: &Path) -> StepResult {
     ))
 }
 
+/// Checks that every planted bug still applies.
+fn apply_mutants(root: &Path) -> StepResult {
+    StepResult::of(Ok(mutants::apply_all(root)))
+}
+
 fn run_mutants(root: &Path) -> StepResult {
     // Each mutant of `bowline` rebuilds that crate, which takes too long here; `cargo xtask mutants` runs them.
     StepResult::of(Ok(mutants::run_for_packages(
@@ -445,7 +450,7 @@ fn run_cluster(root: &Path) -> StepResult {
 
 type Step = fn(&Path) -> StepResult;
 
-const STEPS: [(&str, Step); 23] = [
+const STEPS: [(&str, Step); 24] = [
     ("fmt", fmt),
     ("tidy", run_tidy),
     ("typos", run_typos),
@@ -468,7 +473,8 @@ const STEPS: [(&str, Step); 23] = [
     ("interop", run_interop),
     (REAL, run_real),
     ("cluster", run_cluster),
-    ("mutants", run_mutants),
+    ("patches", apply_mutants),
+    (MUTANTS, run_mutants),
 ];
 
 /// Building cargo-deny takes minutes, and its result changes only with the dependencies.
@@ -489,8 +495,11 @@ const REAL: &str = "real";
 /// The release build of its programs takes five minutes on two cores.
 const COUNTS: &str = "counts";
 
+/// Trying them takes three minutes, and shows how good the tests are, not whether the code is right.
+const MUTANTS: &str = "mutants";
+
 /// The steps that run with `--all` only.
-const ALL_ONLY: [&str; 6] = [DENY, BUILD_PACKAGES, SEMVER, DOCS, COUNTS, REAL];
+const ALL_ONLY: [&str; 7] = [DENY, BUILD_PACKAGES, SEMVER, DOCS, COUNTS, REAL, MUTANTS];
 
 /// The test target of the step `hostile`.
 const HOSTILE: &str = "hostile";

@@ -189,10 +189,10 @@ const USAGE: &str = "\
 Usage: cargo xtask <command>
 
   ci [--skip STEP]… [--keep-going]   all checks, in order; `deny`, `packages`, `semver`, `docs`, `counts`,
-                                     `real` and `cluster` with --all only
+                                     `real` and `mutants` with --all only
                                      steps: fmt, tidy, typos, otel, deny, clippy, features, test, hostile, doc,
                                      package, packages, msrv, api, semver, docs, no-legacy, counts, conformance,
-                                     interop, real, cluster, mutants
+                                     interop, real, cluster, patches, mutants
   tidy                               the house rules that a text search can check
   typos                              spelling (Python)
   otel                               the names of telemetry against the published conventions (Python)

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use nix::sched::{CpuSet, sched_setaffinity};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
+use nix::sys::time::TimeValLike as _;
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 
@@ -45,6 +46,13 @@ pub(crate) fn cpu_ns(pid: u32) -> u64 {
     let pid = Pid::from_raw(i32::try_from(pid).expect("a valid process id"));
     let clock = clock_getcpuclockid(pid).expect("the process exists");
     read(clock)
+}
+
+/// Returns the CPU time of the ended children of this process, in nanoseconds.
+pub(crate) fn own_children_cpu_ns() -> u64 {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("Linux has it");
+    let total = usage.user_time() + usage.system_time();
+    u64::try_from(total.num_nanoseconds()).unwrap_or(0)
 }
 
 /// Returns the CPU time of the children of the process `pid` that have ended, in nanoseconds.

@@ -180,6 +180,19 @@ impl Program {
     pub(crate) fn cpu_ns(&self) -> u64 {
         machine::cpu_ns(self.id())
     }
+
+    /// Waits for the exit, and returns the CPU time of the whole run.
+    ///
+    /// # Panics
+    ///
+    /// If the program fails.
+    pub(crate) fn cpu_ns_until_exit(mut self) -> u64 {
+        let before = machine::own_children_cpu_ns();
+        let status = self.child.wait();
+        let passed = status.as_ref().is_ok_and(std::process::ExitStatus::success);
+        assert!(passed, "a program under test ended with {status:?}");
+        machine::own_children_cpu_ns() - before
+    }
 }
 
 impl Drop for Program {

@@ -130,6 +130,30 @@ async fn a_call_is_answered_in_every_pair_of_versions() {
 }
 
 #[tokio::test]
+async fn the_connection_that_shows_that_a_server_is_modern_is_used_from_then_on() {
+    let server = Fixture::new().server;
+    let target = Target::new("upstream", move |_| {
+        Ok(Client::in_process(&server).protocol_version("2026-07-28"))
+    });
+    let bridge = Bridge::new(target.stateless());
+    let bound = bridge.http().bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", bound.local_addr());
+    let serving = tokio::spawn(bound.serve());
+    let client = Client::connect(&url)
+        .protocol_version("2026-07-28")
+        .await
+        .unwrap();
+
+    for _ in 0..2 {
+        let call = client.call_tool("echo", json!({"text": "hi"}));
+        assert_eq!(call.await.unwrap().text(), "hi");
+    }
+
+    assert_eq!(bridge.usage().connections, 1);
+    serving.abort();
+}
+
+#[tokio::test]
 async fn progress_arrives_in_every_pair_of_versions() {
     for front in VERSIONS {
         for back in VERSIONS {

@@ -13,7 +13,6 @@ use std::ops::Range;
 use bowline_types::{ErrorCode, Json, RequestId, RpcError};
 use bytes::Bytes;
 use memchr::memchr2_iter;
-use serde::Deserialize;
 
 use crate::json::check::{self, NotJson};
 use crate::json::{MemberIndex, Params};
@@ -422,19 +421,13 @@ impl<'a> RpcObject<'a> {
         if self.id.is_some() && id.is_none() {
             return Err(malformed("`id` must be a string or an integer"));
         }
-        let method: Cow<'_, str> = match self.method.map(serde_json::from_str) {
-            Some(Ok(MethodName(name))) => name,
-            _ => return Err(malformed("`method` must be a string")),
+        let Some(method) = self.method.and_then(read_method) else {
+            return Err(malformed("`method` must be a string"));
         };
         let params = self.params.map(|raw| slice_or_copy(frame, raw));
         if params.as_ref().is_some_and(|params| !params.is_object()) {
             return Err(malformed("`params` must be an object"));
         }
-        let frequent = FREQUENT_METHODS.iter().find(|name| **name == method);
-        let method = match frequent {
-            Some(name) => Cow::Borrowed(*name),
-            None => Cow::Owned(method.into_owned()),
-        };
         Ok(match id {
             Some(id) => RawRequest {
                 id,
@@ -480,7 +473,7 @@ impl<'a> RpcObject<'a> {
         if self.duplicate == Some(RpcMember::Id) {
             return None;
         }
-        self.id.and_then(|raw| serde_json::from_str(raw).ok())
+        self.id.and_then(read_id)
     }
 
     fn is_version_2_0(&self) -> bool {
@@ -507,9 +500,26 @@ fn params_end(text: &[u8], start: usize, index: &mut MemberIndex) -> Option<usiz
     })
 }
 
-/// A method name, borrowed unless it contains escapes.
-#[derive(Deserialize)]
-struct MethodName<'a>(#[serde(borrow)] Cow<'a, str>);
+/// Reads an id. Most are unsigned integers, which need no deserializer.
+fn read_id(raw: &str) -> Option<RequestId> {
+    let number = raw.starts_with(|first: char| first.is_ascii_digit());
+    let number = number.then(|| raw.parse().ok()).flatten();
+    number
+        .map(RequestId::Number)
+        .or_else(|| serde_json::from_str(raw).ok())
+}
+
+/// Reads a method. Most are frequent ones without escapes, which are neither decoded nor allocated.
+fn read_method(raw: &str) -> Option<Cow<'static, str>> {
+    let quoted = raw
+        .strip_prefix('"')
+        .and_then(|raw| raw.strip_suffix('"'))?;
+    let frequent = FREQUENT_METHODS.iter().find(|name| **name == quoted);
+    match frequent {
+        Some(name) => Some(Cow::Borrowed(*name)),
+        None => serde_json::from_str(raw).ok().map(Cow::Owned),
+    }
+}
 
 fn push_id(out: &mut Vec<u8>, id: Option<&RequestId>) {
     let Some(id) = id else { return };
@@ -601,7 +611,7 @@ const MESSAGE: &str = r#","message":"#;
 const DATA: &str = r#","data":"#;
 
 /// Frequent methods, whose names are decoded without an allocation.
-const FREQUENT_METHODS: [&str; 6] = [
+pub(crate) const FREQUENT_METHODS: [&str; 6] = [
     "tools/call",
     "tools/list",
     "resources/read",

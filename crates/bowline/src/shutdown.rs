@@ -12,7 +12,7 @@ use bowline_types::RpcError;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::signal::Signal;
+use crate::signal::{Signal, SignalRaised};
 use crate::sync::Mutex;
 
 /// What a drain of a server did so far; see [`Server::drain_report`](crate::Server::drain_report).
@@ -54,7 +54,7 @@ pub(crate) struct Shutdown(pub(crate) Arc<ShutdownShared>);
 #[derive(Debug, Default)]
 pub(crate) struct ShutdownShared {
     /// Raised when the drain begins, so that a server that serves reads only this flag.
-    begun: Signal,
+    begun: Arc<Signal>,
     state: Mutex<DrainState>,
     /// Notified when the times of a drain that has begun move.
     moved: Notify,
@@ -147,6 +147,11 @@ impl Shutdown {
             refused: self.0.refused.load(Ordering::Relaxed),
             cancelled: self.0.cancelled.load(Ordering::Relaxed),
         }
+    }
+
+    /// Returns a future of the beginning of the drain that owns what it waits for.
+    pub(crate) fn begun(&self) -> SignalRaised<Arc<Signal>> {
+        self.0.begun.clone().wait_owned()
     }
 
     /// Waits until the drain begins.

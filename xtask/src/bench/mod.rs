@@ -27,10 +27,13 @@ pub(crate) fn run(root: &Path, words: &[String]) -> bool {
 fn try_run(root: &Path, words: &[String]) -> io::Result<bool> {
     let legs: Vec<&str> = words.iter().map(String::as_str).collect();
     let is_complete = legs.iter().all(|word| *word == "--json");
-    let has_bridges = is_complete
-        || legs.iter().any(|leg| BRIDGE_LEGS.contains(leg))
-        || legs.iter().all(|word| word.starts_with("--"));
-    if !cargo(root, "build", &[])? || (has_bridges && !build_bowline(root)?) {
+    let names_no_leg = legs.iter().all(|word| word.starts_with("--"));
+    let wants = |names: &[&str]| names_no_leg || legs.iter().any(|leg| names.contains(leg));
+    let has_bridges = wants(&BRIDGE_LEGS);
+    let built = cargo(root, "build", &[])?
+        && (!has_bridges || build_bowline(root)?)
+        && (!wants(&[TELEMETRY_LEG]) || build_telemetry(root)?);
+    if !built {
         return Ok(false);
     }
     let mut run = runner(root);
@@ -53,7 +56,7 @@ pub(crate) fn test(root: &Path) -> bool {
 pub(crate) fn counts(root: &Path, mode: CountsMode) -> bool {
     let outcome = cargo(root, "build", &COUNTING).and_then(|built| {
         // Each alone: together their features would be added up, and these have `otel`.
-        let built = built && cargo(root, "build", &["--package", "bench-telemetry"])?;
+        let built = built && build_telemetry(root)?;
         let built = built && cargo(root, "build", &["--package", "bench-bridge"])?;
         let flag = match mode {
             CountsMode::Check => "--check-counts",
@@ -71,6 +74,10 @@ fn cargo(root: &Path, subcommand: &str, packages: &[&str]) -> io::Result<bool> {
     // Not `--locked`: this lock file changes with the dependencies of the SDK's crates.
     cargo.args([subcommand, "--release"]).args(packages);
     process::run(cargo.env("CARGO_TARGET_DIR", target(root)))
+}
+
+fn build_telemetry(root: &Path) -> io::Result<bool> {
+    cargo(root, "build", &["--package", "bench-telemetry"])
 }
 
 /// Builds the command `bowline` next to the other programs under test. It is not a package of their workspace, because
@@ -101,6 +108,9 @@ fn report(outcome: io::Result<bool>) -> bool {
 
 /// The packages for counting; the other programs under test are not built.
 const COUNTING: [&str; 4] = ["--package", "bench-counts", "--package", "bench-run"];
+
+/// The leg that needs `bench-telemetry`.
+const TELEMETRY_LEG: &str = "telemetry";
 
 /// The legs that need the command `bowline` and the bridges of others.
 const BRIDGE_LEGS: [&str; 2] = ["bridge", "bridge-hanging"];

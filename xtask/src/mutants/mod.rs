@@ -37,13 +37,16 @@ pub fn run(root: &Path, only: &[String]) -> bool {
     }
 }
 
-/// Tries the patches whose first test is in one of `packages`, and checks that the others still apply; returns whether
-/// all of that succeeded. Packages with few dependencies rebuild quickly.
+/// Tries the patches whose first test is in one of `packages`; returns whether all were caught. Packages with few
+/// dependencies rebuild quickly.
 #[must_use]
 pub fn run_for_packages(root: &Path, packages: &[&str]) -> bool {
     let folder = process::target_folder(root).join("mutants");
-    match try_for_packages(root, &folder, packages) {
-        Ok(passed) => passed,
+    let trials = try_matching(root, &folder, |_, patch| {
+        first_package(patch).is_some_and(|package| packages.contains(&package))
+    });
+    match trials {
+        Ok(trials) => report(&trials),
         Err(error) => {
             println!("failed to run the mutants: {error}");
             false
@@ -51,42 +54,41 @@ pub fn run_for_packages(root: &Path, packages: &[&str]) -> bool {
     }
 }
 
-fn try_for_packages(root: &Path, folder: &Path, packages: &[&str]) -> io::Result<bool> {
+/// Checks that every patch has its header and still applies. No test runs.
+#[must_use]
+pub fn apply_all(root: &Path) -> bool {
+    let folder = process::target_folder(root).join("mutants");
+    match try_apply_all(root, &folder) {
+        Ok(problems) => {
+            problems.iter().for_each(|problem| println!("{problem}"));
+            problems.is_empty()
+        }
+        Err(error) => {
+            println!("failed to apply the mutants: {error}");
+            false
+        }
+    }
+}
+
+fn try_apply_all(root: &Path, folder: &Path) -> io::Result<Vec<String>> {
     let tree = Tree::read(root)?;
     let scratch = Scratch::open(folder)?;
-    scratch.sync(&tree)?;
-    let mut tried = Vec::new();
-    let mut others = 0;
-    let mut passed = true;
+    let mut problems = Vec::new();
     for file in tree.files() {
         let Some(name) = patch::name(&file.path) else {
             continue;
         };
-        let parsed = Patch::parse(file.text().unwrap_or_default());
-        if first_package(&parsed).is_some_and(|package| packages.contains(&package)) {
-            tried.push(name.to_owned());
-            continue;
-        }
-        others += 1;
-        if let Err(problem) = parsed {
-            println!("{name}: {problem}");
-            passed = false;
+        scratch.sync(&tree)?;
+        if let Err(problem) = Patch::parse(file.text().unwrap_or_default()) {
+            problems.push(format!("{name}: {problem}"));
         } else if let Applied::No(problem) =
             scratch.apply(&root.join("mutants").join(format!("{name}.patch")))?
         {
-            println!("{name} does not apply: {problem}");
-            passed = false;
+            problems.push(format!("{name} does not apply: {problem}"));
         }
-        scratch.sync(&tree)?;
     }
-    println!("{others} mutants were only applied; `cargo xtask mutants` tries all of them");
-    Ok(report(&try_exactly(root, folder, &tried)?) && passed)
-}
-
-fn try_exactly(root: &Path, folder: &Path, names: &[String]) -> io::Result<Vec<Trial>> {
-    try_matching(root, folder, |name| {
-        names.iter().any(|wanted| wanted == name)
-    })
+    scratch.sync(&tree)?;
+    Ok(problems)
 }
 
 /// The result of one patch.
@@ -113,7 +115,7 @@ impl fmt::Display for Trial {
 ///
 /// If copying the project or starting cargo fails. An invalid patch is a [`Verdict`], not an error.
 pub fn try_all(root: &Path, folder: &Path, only: &[String]) -> io::Result<Vec<Trial>> {
-    try_matching(root, folder, |name| {
+    try_matching(root, folder, |name, _| {
         only.is_empty() || only.iter().any(|part| name.contains(part))
     })
 }
@@ -121,7 +123,7 @@ pub fn try_all(root: &Path, folder: &Path, only: &[String]) -> io::Result<Vec<Tr
 fn try_matching(
     root: &Path,
     folder: &Path,
-    is_wanted: impl Fn(&str) -> bool,
+    is_wanted: impl Fn(&str, &Result<Patch, String>) -> bool,
 ) -> io::Result<Vec<Trial>> {
     let tree = Tree::read(root)?;
     let scratch = Scratch::open(folder)?;
@@ -130,8 +132,8 @@ fn try_matching(
         .files()
         .iter()
         .filter_map(|file| Some((patch::name(&file.path)?, file)))
-        .filter(|(name, _)| is_wanted(name))
         .map(|(name, file)| (name, Patch::parse(file.text().unwrap_or_default())))
+        .filter(|(name, patch)| is_wanted(name, patch))
         .collect();
     // Each patch of a package and its removal rebuild all dependents, so the mutants of one package are tried one after
     // the other.

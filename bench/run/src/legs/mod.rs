@@ -10,6 +10,7 @@ mod local;
 mod stdio_server;
 mod subscriptions;
 mod tasks;
+mod telemetry;
 mod threads;
 
 use crate::measure::Row;
@@ -35,6 +36,7 @@ pub(crate) const LEGS: &[(&str, Leg)] = &[
     ("local", local::both_ends),
     ("threads", threads::one_and_two_cores),
     ("tasks", tasks::short),
+    ("telemetry", telemetry::states),
     ("bridge", bridge::cost),
     ("bridge-hanging", bridge::hanging),
     ("growth", growth::curves),

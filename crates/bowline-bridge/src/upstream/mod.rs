@@ -236,7 +236,12 @@ impl Upstream {
         if lease.get().is_none() {
             // Boxed: connecting is a future of 25 KB, which every call would otherwise contain and copy.
             let open = || Box::pin(self.open(attempt, &request.caller, cx, &client));
-            lease.cell().get_or_try_init(open).await?;
+            let opened = lease.cell().get_or_try_init(open).await?;
+            // Before the first one is open, no call knows that the server is modern and its connections are shared.
+            let may_share = !self.target.is_stateful() && cx.connection_state().is_none();
+            if may_share && opened.dialect().is_modern() {
+                lease.set_key(&self.shared_key(&client));
+            }
         }
         Ok(ConnectionLease {
             lease,
@@ -381,13 +386,7 @@ impl Upstream {
     ) -> Lease<UpstreamConnection> {
         let is_usable = |connection: &UpstreamConnection| !connection.channel().has_ended();
         if client.is_shared {
-            let key = PoolKey {
-                principal: client
-                    .key
-                    .clone()
-                    .filter(|_| self.target.is_per_principal()),
-                ..PoolKey::default()
-            };
+            let key = self.shared_key(client);
             return self.pool.lease(key, self.sharing(request), is_usable);
         }
         let key = PoolKey {
@@ -399,6 +398,15 @@ impl Upstream {
             None => self.pool.clone(),
         };
         pool.lease(key, self.sharing(request), is_usable)
+    }
+
+    /// Returns the key of connections to a modern server without state, which clients with other capabilities share.
+    fn shared_key(&self, client: &FrontClient) -> PoolKey {
+        let principal = client.key.clone();
+        PoolKey {
+            principal: principal.filter(|_| self.target.is_per_principal()),
+            ..PoolKey::default()
+        }
     }
 
     /// A call about which a legacy server may ask has a connection to itself, because the server does not say which

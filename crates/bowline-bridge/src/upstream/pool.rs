@@ -257,9 +257,31 @@ impl<C> Slot<C> {
 }
 
 impl<C> Slots<C> {
+    /// Returns a slot that was leased with `key`. It may have [another one](Lease::set_key) now.
     fn get_mut(&mut self, key: &PoolKey, id: u64) -> Option<&mut Slot<C>> {
-        let of_key = self.by_key.get_mut(key)?;
-        of_key.iter_mut().find(|slot| slot.id == id)
+        let has_slot = |of_key: &Vec<Slot<C>>| of_key.iter().any(|slot| slot.id == id);
+        let of_key = match self.by_key.get(key).is_some_and(has_slot) {
+            true => self.by_key.get_mut(key),
+            false => self.by_key.values_mut().find(|of_key| has_slot(of_key)),
+        };
+        of_key?.iter_mut().find(|slot| slot.id == id)
+    }
+
+    /// Moves a slot, unless there is one with the key `to` already.
+    fn set_key(&mut self, from: &PoolKey, id: u64, to: &PoolKey) {
+        if self.by_key.get(to).is_some_and(|of_key| !of_key.is_empty()) {
+            return;
+        }
+        let Some(of_key) = self.by_key.get_mut(from) else {
+            return;
+        };
+        let moved: Vec<_> = of_key.extract_if(.., |slot| slot.id == id).collect();
+        if of_key.is_empty() {
+            self.by_key.remove(from);
+        }
+        if !moved.is_empty() {
+            self.by_key.insert(to.clone(), moved);
+        }
     }
 
     fn remove(&mut self, key: &PoolKey, id: u64) -> Option<Arc<OnceCell<C>>> {
@@ -277,6 +299,12 @@ impl<C> Lease<C> {
     /// Returns the place of the connection, which the first call fills.
     pub(crate) fn cell(&self) -> &OnceCell<C> {
         &self.connection
+    }
+
+    /// Makes the connection that of another key, if this key has none yet: opening it has shown that more calls can use
+    /// it. Other calls that use it now are not affected.
+    pub(crate) fn set_key(&self, key: &PoolKey) {
+        lock(&self.slots).set_key(&self.key, self.id, key);
     }
 
     /// Keeps calls that want to be alone away from the connection for a while, because its server may still ask about
@@ -381,6 +409,53 @@ mod tests {
         assert!(pool.take_idle(Instant::now()).is_empty());
         drop(subscription);
         assert_eq!(pool.take_idle(Instant::now()).len(), 1);
+    }
+
+    #[test]
+    fn a_connection_with_another_key_is_found_by_it_and_given_back_by_all_its_calls() {
+        let pool = Pool::new(4);
+        let lease = |capabilities: &str| {
+            let capabilities = capabilities.into();
+            let principal = None;
+            let key = PoolKey {
+                principal,
+                capabilities,
+            };
+            pool.lease(key, Sharing::Shared, |_| true)
+        };
+        let calls = [lease("{}"), lease("{}")];
+        calls[0].cell().set(1).unwrap();
+
+        calls
+            .iter()
+            .for_each(|call| call.set_key(&PoolKey::default()));
+
+        let later = open(&pool, Sharing::Shared, 2);
+        assert_eq!(later.get(), Some(&1));
+        assert_eq!(lease("{}").get(), None);
+        drop(later);
+        assert!(pool.take_idle(Instant::now()).is_empty());
+        drop(calls);
+        assert_eq!(pool.take_idle(Instant::now()).len(), 1);
+    }
+
+    #[test]
+    fn a_connection_does_not_get_a_key_that_has_another_connection() {
+        let pool = Pool::new(4);
+        let (shared, own) = (PoolKey::default(), "own".into());
+        let own = PoolKey {
+            capabilities: own,
+            ..shared.clone()
+        };
+        let _shared = open(&pool, Sharing::Shared, 1);
+        let lease = pool.lease(own.clone(), Sharing::Shared, |_| true);
+        lease.cell().set(2).unwrap();
+
+        lease.set_key(&shared);
+
+        let of_own = pool.lease(own, Sharing::Shared, |_| true);
+        assert_eq!(of_own.get(), Some(&2));
+        assert_eq!(open(&pool, Sharing::Shared, 3).get(), Some(&1));
     }
 
     #[test]

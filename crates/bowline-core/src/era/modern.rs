@@ -450,7 +450,7 @@ impl<'a> ResultMembers<'a> {
     fn kind(&self) -> Result<ResultType, RpcError> {
         match self.result_type {
             // Compared first, because nearly all results are complete, and decoding would allocate.
-            None | Some(br#""complete""#) => Ok(ResultType::COMPLETE),
+            None | Some(COMPLETE) => Ok(ResultType::COMPLETE),
             Some(text) => serde_json::from_slice(text)
                 .map_err(|_| unsendable_result("`resultType` is not a string")),
         }
@@ -496,10 +496,15 @@ pub(super) fn unsupported_initialize(params: Option<&Params>, served: &Dialects)
 fn result_type(result: &Json) -> Result<Option<ResultType>, ()> {
     let [result_type] = pick(result, ["resultType"]).map_err(drop)?;
     match result_type {
+        // Compared first, because nearly all results are complete, and decoding would allocate.
+        Some(text) if text.as_bytes() == COMPLETE => Ok(Some(ResultType::COMPLETE)),
         Some(text) => text.decode().map_err(drop),
         None => Ok(None),
     }
 }
+
+/// The usual text of [`ResultType::COMPLETE`].
+const COMPLETE: &[u8] = br#""complete""#;
 
 /// Maps the error code to one that the version defines.
 fn seal_error(dialect: &Dialect, mut error: RpcError) -> RpcError {

@@ -20,7 +20,9 @@ use std::borrow::Cow;
 use ::http::header::{HeaderMap, HeaderName, HeaderValue};
 use bowline_types::{ErrorCode, Json, RpcError};
 
+use crate::era::Dialect;
 use crate::json::Params;
+use crate::message::FREQUENT_METHODS;
 use crate::shortened;
 
 /// The `MCP-Protocol-Version` header: the protocol version of the message.
@@ -58,11 +60,18 @@ pub fn mirror(
     plan: Option<&ParamHeaders>,
     out: &mut HeaderMap,
 ) -> Result<(), UnencodableHeader> {
-    out.insert(
-        PROTOCOL_VERSION,
-        literal(PROTOCOL_VERSION, message.version)?,
-    );
-    out.insert(METHOD, literal(METHOD, message.method)?);
+    // Known values are static, and need neither a check nor a copy.
+    let version = match Dialect::of(message.version) {
+        Some(dialect) => HeaderValue::from_static(dialect.version),
+        None => literal(PROTOCOL_VERSION, message.version)?,
+    };
+    out.insert(PROTOCOL_VERSION, version);
+    let mut frequent = FREQUENT_METHODS.iter();
+    let method = match frequent.find(|name| **name == message.method) {
+        Some(name) => HeaderValue::from_static(name),
+        None => literal(METHOD, message.method)?,
+    };
+    out.insert(METHOD, method);
     if let Some(name) = message.name() {
         out.insert(NAME, encode_value(&name));
     }

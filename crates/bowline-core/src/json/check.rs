@@ -209,6 +209,27 @@ pub(super) fn string_end(text: &[u8], at: usize) -> Option<(usize, bool)> {
         return None;
     }
     let mut at = at + 1;
+    // Most strings end here: they are short, and have no escapes.
+    for _ in 0..FIRST_WORDS {
+        let Some(word) = text[at..].first_chunk() else {
+            break;
+        };
+        let plain = plain_text_end(u64::from_le_bytes(*word));
+        at += plain;
+        if plain < word.len() {
+            if text[at] == b'"' {
+                return Some((at + 1, false));
+            }
+            break;
+        }
+    }
+    long_string_end(text, at)
+}
+
+/// Returns the end of the string whose rest begins at `at`, and whether the rest contains escapes.
+// Not inlined: short strings would save the registers that it needs.
+#[inline(never)]
+fn long_string_end(text: &[u8], mut at: usize) -> Option<(usize, bool)> {
     let mut has_escapes = false;
     loop {
         at += plain_len(text.get(at..)?)?;
@@ -223,17 +244,16 @@ pub(super) fn string_end(text: &[u8], at: usize) -> Option<(usize, bool)> {
 
 /// Returns the number of bytes before the next quote, backslash or control character.
 ///
-/// Most strings are short and end within the first words, where the setup of `memchr2` would cost more.
+/// There may be an escape every few bytes, where the setup of `memchr2` would cost more than the first words.
 fn plain_len(text: &[u8]) -> Option<usize> {
     let (words, _) = text.as_chunks::<8>();
     let mut at = 0;
     for word in words.iter().take(FIRST_WORDS) {
-        let word = u64::from_le_bytes(*word);
-        let found = plain_text_ends_in(word);
-        if found != 0 {
-            return Some(at + found.trailing_zeros() as usize / 8);
+        let plain = plain_text_end(u64::from_le_bytes(*word));
+        at += plain;
+        if plain < word.len() {
+            return Some(at);
         }
-        at += 8;
     }
     let end = at + memchr2(b'"', b'\\', &text[at..])?;
     // `fold` instead of `any`: without an early exit the compiler vectorizes the loop.
@@ -243,10 +263,10 @@ fn plain_len(text: &[u8]) -> Option<usize> {
     (!has_control).then_some(end)
 }
 
-/// Returns a word whose lowest set bit is in the first byte that is a quote, backslash or control character; zero if no
-/// byte is one.
-fn plain_text_ends_in(word: u64) -> u64 {
-    backslashes_in(word) | quotes_and_controls_in(word)
+/// Returns the number of bytes in the word before the first quote, backslash or control character; 8 if there is none.
+fn plain_text_end(word: u64) -> usize {
+    let found = backslashes_in(word) | quotes_and_controls_in(word);
+    found.trailing_zeros() as usize / 8
 }
 
 /// Returns a word whose lowest set bit is in the first byte that is a backslash; zero if there is none.

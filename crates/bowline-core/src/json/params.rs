@@ -32,17 +32,20 @@ pub struct Params {
     index: OnceLock<Result<MemberIndex, NotAnObject>>,
 }
 
-/// The positions of the [indexed](INDEXED_MEMBERS) members.
-#[derive(Clone, Debug, Default)]
+/// The positions of the [indexed](INDEXED_MEMBERS) members. Copied as one block whenever params are cloned.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MemberIndex([MemberPosition; INDEXED_MEMBERS.len()]);
 
 /// The position of a member.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum MemberPosition {
     #[default]
     Absent,
     /// A byte range; `u32` halves the size of the index, and few frames are longer.
-    At(Range<u32>),
+    At {
+        start: u32,
+        end: u32,
+    },
     /// Beyond the range of `u32`: searched for on each access.
     OutOfRange,
     Duplicate,
@@ -69,7 +72,7 @@ impl Params {
             .get_or_init(|| MemberIndex::build(self.json.as_bytes()));
         match &index.as_ref().map_err(|not| *not)?.0[at] {
             MemberPosition::Absent => Ok(None),
-            MemberPosition::At(Range { start, end }) => {
+            MemberPosition::At { start, end } => {
                 let text = &self.json.as_bytes()[*start as usize..*end as usize];
                 Ok(Some(self.json.slice(text)))
             }
@@ -116,7 +119,7 @@ impl MemberIndex {
         };
         self.0[at] = match self.0[at] {
             MemberPosition::Absent => match (range.start.try_into(), range.end.try_into()) {
-                (Ok(start), Ok(end)) => MemberPosition::At(start..end),
+                (Ok(start), Ok(end)) => MemberPosition::At { start, end },
                 _ => MemberPosition::OutOfRange,
             },
             _ => MemberPosition::Duplicate,
@@ -223,8 +226,9 @@ mod tests {
 
         let index = MemberIndex::build(text).unwrap();
 
-        assert!(matches!(&index.0[1], MemberPosition::At(at) if *at == (17..22)));
-        assert!(matches!(&index.0[0], MemberPosition::Absent));
+        let expected = MemberPosition::At { start: 17, end: 22 };
+        assert_eq!(index.0[1], expected);
+        assert_eq!(index.0[0], MemberPosition::Absent);
     }
 
     #[test]

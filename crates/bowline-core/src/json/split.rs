@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::NotAnObject;
-use super::check::{name_at, value_end, whitespace_end};
+use super::check::{name_at, string_end, whitespace_end};
 
 /// Iterates over the members of an object without decoding them.
 ///
@@ -43,7 +43,7 @@ impl<'a> Members<'a> {
 
     fn split(&mut self) -> Option<Member<'a>> {
         let (name, start) = name_at(self.text, self.at)?;
-        let end = value_end(self.text, start)?;
+        let end = skip_value(self.text, start)?;
         let next = whitespace_end(self.text, end);
         self.at = match *self.text.get(next)? {
             b',' => whitespace_end(self.text, next + 1),
@@ -51,6 +51,43 @@ impl<'a> Members<'a> {
         };
         Some((name, &self.text[start..end]))
     }
+}
+
+/// Returns the end of the value at `at`. The text was checked before, so only its strings and brackets are looked at.
+fn skip_value(text: &[u8], at: usize) -> Option<usize> {
+    match text.get(at)? {
+        b'"' => Some(string_end(text, at)?.0),
+        b'{' | b'[' => skip_nested(text, at),
+        _ => scalar_end(text, at),
+    }
+}
+
+/// Returns the end of the object or array at `at`.
+fn skip_nested(text: &[u8], mut at: usize) -> Option<usize> {
+    let mut depth = 0_usize;
+    loop {
+        let byte = *text.get(at)?;
+        if byte == b'"' {
+            at = string_end(text, at)?.0;
+            continue;
+        }
+        at += 1;
+        match byte {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth -= 1, // not below zero: the first byte opens, and the last one returns
+            _ => continue,
+        }
+        if depth == 0 {
+            return Some(at);
+        }
+    }
+}
+
+/// Returns the end of the number, boolean or null at `at`.
+fn scalar_end(text: &[u8], at: usize) -> Option<usize> {
+    let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
+    let length = text[at..].iter().take_while(is_part).count();
+    (length > 0).then_some(at + length)
 }
 
 impl<'a> MemberName<'a> {
@@ -83,6 +120,7 @@ impl<'a> MemberName<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::check::value_end;
     use super::*;
 
     fn members(text: &str) -> Result<Vec<(String, String)>, NotAnObject> {
@@ -115,6 +153,22 @@ mod tests {
 
             let expected = ["a", "b"].map(|name| (name.to_owned(), value.to_owned()));
             assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn values_that_are_skipped_end_where_the_check_ends() {
+        let nested = format!("{}{}", "[{\"a\":[".repeat(100), "]}]".repeat(100));
+        for value in [
+            r#"[1, -2.5E-3, true,false , null, "", [], {}, [ ] ]"#,
+            r#"{ "a" : { "\u005d" : "]\\" } , "b" : [ "}" , { } ] }"#,
+            nested.as_str(),
+        ] {
+            for text in [value.to_owned(), format!("{value} ,\"x\":1}}")] {
+                let text = text.as_bytes();
+                assert_eq!(skip_value(text, 0), value_end(text, 0));
+                assert_eq!(skip_value(text, 0), Some(value.len()));
+            }
         }
     }
 

@@ -1,9 +1,13 @@
 //! The text edits of a [`Relay`](super::Relay): progress tokens and subscription ids.
 
+use std::sync::LazyLock;
+
 use bowline_core::era::Request;
 use bowline_core::json::{Object, pick};
 use bowline_core::{CorrelationKey, Notification};
 use bowline_types::{Json, LoggingLevel, ProgressToken, RequestId, meta_key};
+use memchr::memchr;
+use memchr::memmem::Finder;
 use serde::Serialize;
 
 /// Sets the progress token of a request to that of the upstream, or removes it.
@@ -14,9 +18,8 @@ pub(super) fn set_progress_token(request: &mut Request, token: Option<&ProgressT
         return;
     };
     // Most have none, and reading all members costs more. A name may also be written with escapes.
-    let may_have_token =
-        |text: &str| text.contains(meta_key::PROGRESS_TOKEN) || text.contains('\\');
-    if !may_have_token(meta.as_str()) {
+    let text = meta.as_bytes();
+    if PROGRESS_TOKEN.find(text).is_none() && memchr(b'\\', text).is_none() {
         return;
     }
     let Ok(mut meta_members) = Object::read(&meta) else {
@@ -80,6 +83,10 @@ fn with_member(object: &Json, name: &str, value: Json) -> Json {
         Err(_) => object.clone(),
     }
 }
+
+/// Searches for the name of the progress token.
+static PROGRESS_TOKEN: LazyLock<Finder<'static>> =
+    LazyLock::new(|| Finder::new(meta_key::PROGRESS_TOKEN));
 
 fn encode<T: Serialize>(id: &T) -> Json {
     Json::encode(id).expect("ids and tokens are serializable")

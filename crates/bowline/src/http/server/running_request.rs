@@ -37,6 +37,7 @@ use crate::exchange::{
     run_handler,
 };
 use crate::limits::{Account, Charge};
+use crate::signal::{Signal, SignalRaised};
 use crate::telemetry::TransportKind;
 
 /// A request and its running handler.
@@ -50,8 +51,10 @@ pub(crate) struct RunningRequest {
     unsent: Option<HandlerControl>,
     sink: Arc<ResponseSink>,
     outcome: Option<Outcome>,
+    /// Waits until a drain begins. Created when the handler is first pending.
+    draining: Option<SignalRaised<Arc<Signal>>>,
     /// Waits until a drain refuses new requests, signals it to the handler, then waits for the end of the grace period.
-    /// Created when the handler is first pending.
+    /// Created when a drain has begun, because few requests see one.
     grace: Option<BoxFuture<'static, ()>>,
     /// Created when the response becomes a stream.
     keep_alive: Option<KeepAlive>,
@@ -108,6 +111,7 @@ impl RunningRequest {
             unsent,
             sink,
             outcome: None,
+            draining: None,
             grace: None,
             keep_alive: None,
             charge: Some(charge),
@@ -223,10 +227,8 @@ impl RunningRequest {
     /// Ready when the grace period of a drain is over.
     fn poll_shutdown(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         let (shutdown, running) = (&self.state.shutdown, &self.running);
-        // Already registered, and always with the same waker.
-        if self.grace.is_some() && !shutdown.is_draining() {
-            return Poll::Pending;
-        }
+        let draining = self.draining.get_or_insert_with(|| shutdown.begun());
+        task::ready!(Pin::new(draining).poll(cx));
         let grace = self.grace.get_or_insert_with(|| {
             let control = running.as_ref().map(|running| running.control().clone());
             let shutdown = shutdown.clone();
@@ -298,7 +300,7 @@ impl RunningRequest {
         }
         self.sink.notifications.close();
         // A disconnect does not cancel in the legacy era: a handler that was polled may run on, up to the limit.
-        let has_begun = self.grace.is_some();
+        let has_begun = self.draining.is_some();
         let orphan_timeout = self.state.legacy.call_orphan_timeout();
         if let Some(running) = self.running.take().filter(|_| has_begun) {
             self.spawn_rest(
