@@ -17,9 +17,10 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     }
     let is_bless = std::env::args().any(|word| word == "--bless");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let written = rustdoc_json()?;
     let mut is_same = true;
     for name in PUBLISHED {
-        let json = rustdoc_json(name)?;
+        let json = written.join(format!("{}.json", name.replace('-', "_")));
         if !is_readable(&fs::read_to_string(&json)?) {
             println!(
                 "DID NOT RUN: rustdoc of this compiler writes another format than {FORMAT_VERSION}, that of Rust 1.95"
@@ -59,32 +60,27 @@ fn public_api(json: PathBuf) -> Result<String, Box<dyn Error>> {
     Ok(format!("{api}"))
 }
 
-fn rustdoc_json(name: &str) -> Result<PathBuf, Box<dyn Error>> {
+/// Writes the JSON of all crates of the workspace, and returns its folder.
+fn rustdoc_json() -> Result<PathBuf, Box<dyn Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    // That of `cargo doc`, whose dependencies are built already.
+    // The target folder, packages and features of the step `doc`, whose dependencies are built already. With packages
+    // chosen one by one, cargo would choose other features of the dependencies, and build them again.
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
     let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
+    let flags = "-Z unstable-options --output-format json --cap-lints allow";
     let status = Command::new(cargo)
         .current_dir(&root)
         .env("RUSTDOC", std::env::current_exe()?)
         .env(AS_RUSTDOC, "1")
+        .env("RUSTDOCFLAGS", flags)
         .env("CARGO_TARGET_DIR", &target)
-        .args([
-            "rustdoc",
-            "--quiet",
-            "--lib",
-            "--all-features",
-            "--package",
-            name,
-        ])
-        .args(["--", "-Z", "unstable-options", "--output-format", "json"])
-        .args(["--cap-lints", "allow"])
+        .args(["doc", "--quiet", "--lib", "--no-deps"])
+        .args(["--workspace", "--all-features"])
         .status()?;
-    if !status.success() {
-        return Err(format!("failed to document `{name}`").into());
+    match status.success() {
+        true => Ok(target.join("doc")),
+        false => Err("failed to document the workspace".into()),
     }
-    let file = format!("{}.json", name.replace('-', "_"));
-    Ok(target.join("doc").join(file))
 }
 
 /// Runs rustdoc in the place of cargo's, with unstable options allowed.
