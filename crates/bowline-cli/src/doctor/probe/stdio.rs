@@ -11,6 +11,7 @@ use tokio::io::{
 };
 use tokio::process::{Child, ChildStdin};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use super::accept_messages;
@@ -24,6 +25,8 @@ pub(crate) struct StdioProcess {
     stdin: Option<ChildStdin>,
     lines: mpsc::Receiver<Line>,
     stderr: Arc<Mutex<VecDeque<String>>>,
+    /// Ends with stderr.
+    stderr_reader: Option<JoinHandle<()>>,
     started: Instant,
     /// Lines of stdout that are not messages.
     pub(crate) noise: Vec<String>,
@@ -65,14 +68,16 @@ impl StdioProcess {
             tokio::spawn(read_messages(stdout, send));
         }
         let stderr: Arc<Mutex<VecDeque<String>>> = Arc::default();
-        if let Some(output) = child.stderr.take() {
-            tokio::spawn(read_stderr(output, stderr.clone()));
-        }
+        let stderr_reader = child.stderr.take().map(|output| {
+            let reading = read_stderr(output, stderr.clone());
+            tokio::spawn(reading)
+        });
         Ok(Self {
             child,
             stdin,
             lines,
             stderr,
+            stderr_reader,
             started,
             noise: Vec::new(),
             noise_count: 0,
@@ -94,6 +99,10 @@ impl StdioProcess {
             Ok(Ok(status)) => describe_exit(status),
             _ => "it closed stdout and runs on".to_owned(),
         };
+        // What it printed last may still be in the pipe, which a process that it started may keep open.
+        if let Some(reader) = self.stderr_reader.take() {
+            let _ = timeout(EXIT_TIME, reader).await;
+        }
         ChannelFailure::Ended(how)
     }
 
