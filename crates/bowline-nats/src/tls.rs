@@ -6,8 +6,8 @@ use std::io;
 use async_nats::rustls;
 use rustls::CertificateError;
 
-/// Installs ring as the provider of `rustls`, unless the application has installed one: the NATS client takes the
-/// installed one, and panics if there is none and the program contains two.
+/// Installs ring as the cryptography provider of `rustls`, unless the application has chosen a provider. The NATS client
+/// uses the installed provider; without it, a program that links two providers panics.
 pub(crate) fn install_provider() {
     // Fails if there is one already.
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -67,7 +67,7 @@ pub(crate) fn connector(config: &mut Config, options: &TlsOptions) -> Result<Tls
     match &options.roots {
         Some(pem) => {
             add_roots(&mut roots, pem)?;
-            // Otherwise a server, or one that is in its place, could ask for a connection without TLS.
+            // Otherwise an attacker in the place of the server could ask for a connection without TLS.
             config.ssl_mode(SslMode::Require);
         }
         // Reading them takes time, and is not needed without TLS.

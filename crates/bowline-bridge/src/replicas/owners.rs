@@ -163,7 +163,9 @@ impl Owners {
         let keys: Vec<_> = owned.into_keys().collect();
         let removing = for_each(&self.shared, &keys, remove);
         if tokio::time::timeout(RELEASE_TIME, removing).await.is_err() {
-            tracing::debug!("stopped to give up connections of clients; their leases will expire");
+            tracing::debug!(
+                "the engine did not answer in time; the leases of this replica will expire"
+            );
         }
     }
 }

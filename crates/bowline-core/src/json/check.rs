@@ -263,7 +263,7 @@ fn plain_len(text: &[u8]) -> Option<usize> {
     (!has_control).then_some(end)
 }
 
-/// Returns the number of bytes in the word before the first quote, backslash or control character; 8 if there is none.
+/// Returns the number of bytes before the first quote, backslash or control character of the word: 8 for plain text.
 fn plain_text_end(word: u64) -> usize {
     let found = backslashes_in(word) | quotes_and_controls_in(word);
     found.trailing_zeros() as usize / 8

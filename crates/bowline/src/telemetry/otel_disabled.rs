@@ -16,7 +16,8 @@ use crate::limits::Account;
 use crate::shutdown::Shutdown;
 
 /// OpenTelemetry of a server, a client or a bridge. It can be created with the feature `otel` only.
-#[derive(Clone, Copy, Debug)]
+// Not `Copy`, as with the feature: a clone must compile without a warning in both builds.
+#[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_enums, reason = "it has no values")]
 pub enum Telemetry {}
 
