@@ -407,6 +407,14 @@ impl BridgeBuilder {
         self
     }
 
+    /// Sets how many connections to the server one authenticated principal has, with any capabilities. 50 by default. A
+    /// request that needs one more closes an idle one of the principal, or is refused. Connections that principals share,
+    /// as to a modern server without state, do not count.
+    pub fn max_principal_connections(mut self, max: usize) -> Self {
+        self.upstream.max_principal_connections = max;
+        self
+    }
+
     /// Sets how long a connection that no client uses is kept. 5 minutes by default.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.upstream.idle_timeout = timeout;

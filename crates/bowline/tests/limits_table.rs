@@ -247,6 +247,12 @@ const TIMES: &[(&str, &str, &str, &str)] = &[
         "max_connections_each: 4,",
     ),
     (
+        "BridgeBuilder::max_principal_connections",
+        "50",
+        "bowline-bridge/src/upstream/mod.rs",
+        "max_principal_connections: 50,",
+    ),
+    (
         "BridgeBuilder::idle_timeout",
         "5 min",
         "bowline-bridge/src/upstream/mod.rs",

@@ -77,6 +77,7 @@ use crate::many::Names;
 /// | `pin` | path, or `{"file": path, "newTools": "pin"` or `"quarantine"}` | | pins the definitions of tools, see [`Pins`](crate::pins::Pins) |
 /// | `shared` | boolean | `false` | a stdio server is stateless: clients share its process |
 /// | `maxConnections` | count | 4 | connections for each principal with the same capabilities |
+/// | `maxPrincipalConnections` | count | 50 | connections for each authenticated principal, with any capabilities |
 /// | `idleTimeout` | duration or `"never"` | `"5m"` | closes connections that are not used |
 /// | `stale` | `"show"`, `"omit"` | `"show"` | what lists contain while the server cannot be reached: what it offered last, or nothing |
 /// | `passThrough` | boolean | `false` | sends the client's access token to this server |

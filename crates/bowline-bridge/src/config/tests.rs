@@ -126,7 +126,7 @@ fn all_members_of_a_server_are_read() {
     let settings = upstream(
         r#"{
             "prefix": "p", "uris": ["x:*"], "pin": {"file": "pins.json", "newTools": "quarantine"}, "shared": true,
-            "maxConnections": 9, "idleTimeout": "never", "stale": "omit", "timeout": "1m", "listTimeout": "1s",
+            "maxConnections": 9, "maxPrincipalConnections": 12, "idleTimeout": "never", "stale": "omit", "timeout": "1m", "listTimeout": "1s",
             "connectTimeout": "2s", "oauth": {"clientId": "i", "clientSecret": "${S}", "scopes": ["a"]}
         }"#,
     );
@@ -139,6 +139,7 @@ fn all_members_of_a_server_are_read() {
         (Some("pins.json"), NewToolPolicy::Quarantine)
     );
     assert_eq!((settings.shared, settings.max_connections.get()), (true, 9));
+    assert_eq!(settings.max_principal_connections.get(), 12);
     assert_eq!(
         (settings.idle_timeout, settings.stale),
         (None, StalePolicy::Omit)

@@ -37,6 +37,8 @@ pub struct UpstreamSettings {
     pub shared: bool,
     /// How many connections are opened for one principal with the same capabilities.
     pub max_connections: NonZeroUsize,
+    /// How many connections are opened for one authenticated principal, with any capabilities.
+    pub max_principal_connections: NonZeroUsize,
     /// After what time an unused connection is closed; `None` for never.
     pub idle_timeout: Option<Duration>,
     /// What lists contain while the server cannot be reached.
@@ -170,6 +172,8 @@ impl UpstreamSettings {
             pin: reader.read("pin", |value| PinSettings::read(value, directory))?,
             shared: reader.flag("shared")?.unwrap_or(default.shared),
             max_connections: (reader.count("maxConnections")?).unwrap_or(default.max_connections),
+            max_principal_connections: (reader.count("maxPrincipalConnections")?)
+                .unwrap_or(default.max_principal_connections),
             idle_timeout: (reader.duration_or_never("idleTimeout")?)
                 .unwrap_or(default.idle_timeout),
             stale: reader.read("stale", StalePolicy::read)?.unwrap_or_default(),
@@ -197,6 +201,7 @@ impl Default for UpstreamSettings {
             pin: None,
             shared: false,
             max_connections: DEFAULT_CONNECTIONS,
+            max_principal_connections: DEFAULT_PRINCIPAL_CONNECTIONS,
             idle_timeout: Some(Duration::from_secs(5 * 60)),
             stale: StalePolicy::Show,
             credentials: UpstreamCredentials::Headers,
@@ -271,13 +276,14 @@ fn check_misplaced(members: &Map<String, Value>) -> Result<(), ConfigError> {
 }
 
 /// Members of ours that no host has.
-const NOT_OF_HOSTS: [&str; 10] = [
+const NOT_OF_HOSTS: [&str; 11] = [
     "prefix",
     "uris",
     "rules",
     "pin",
     "shared",
     "maxConnections",
+    "maxPrincipalConnections",
     "idleTimeout",
     "stale",
     "passThrough",
@@ -285,3 +291,4 @@ const NOT_OF_HOSTS: [&str; 10] = [
 ];
 
 const DEFAULT_CONNECTIONS: NonZeroUsize = NonZeroUsize::new(4).expect("4 is not 0");
+const DEFAULT_PRINCIPAL_CONNECTIONS: NonZeroUsize = NonZeroUsize::new(50).expect("50 is not 0");

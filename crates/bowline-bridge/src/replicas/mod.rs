@@ -93,7 +93,8 @@ impl Replicas {
         let key = self.owner_key(upstream, &request, cx.principal());
         let idle_timeout = upstream.settings().idle_timeout;
         for _ in 0..MAX_OWNERS {
-            let owner = match self.owners().find(key, idle_timeout).await? {
+            let found = self.owners().find(key, cx.principal().name(), idle_timeout);
+            let owner = match found.await? {
                 Owner::Here(used) => return run_here(modern, upstream, request, cx, used).await,
                 Owner::At(owner) => owner,
             };

@@ -44,6 +44,8 @@ struct OwnersShared {
 }
 
 struct OwnedKey {
+    /// `None` for anonymous clients, which are not counted one by one.
+    principal: Option<Arc<str>>,
     /// Earlier than the end of the mark.
     valid_until: Instant,
     uses: usize,
@@ -97,18 +99,18 @@ impl Owners {
     ///
     /// # Errors
     ///
-    /// If the engine is away: two replicas might run the server for one client otherwise.
+    /// If the engine is away: two replicas might run the server for one client otherwise. If this replica, or the
+    /// principal on it, owns too many connections.
     pub(super) async fn find(
         &self,
         key: OwnerKey,
+        principal: Option<&str>,
         idle_timeout: Duration,
     ) -> Result<Owner, RpcError> {
         if let Some(used) = self.here(key) {
             return Ok(Owner::Here(used));
         }
-        if self.shared.lock().len() >= MAX_OWNED {
-            return Err(unknown_owner(&"this replica has too many clients"));
-        }
+        self.shared.check_room(principal)?;
         let marks = self.shared.cluster.marks();
         let own = self.shared.cluster.replica();
         let asked_at = Instant::now();
@@ -116,10 +118,10 @@ impl Owners {
         let found = found.map_err(|error| unknown_owner(&error))?;
         let other = found.and_then(|owner| <[u8; ReplicaId::LEN]>::try_from(&*owner).ok());
         match other.map(ReplicaId::from_bytes) {
-            None => Ok(self.own(key, asked_at, idle_timeout)),
+            None => Ok(self.own(key, principal, asked_at, idle_timeout)),
             // The lease was not renewed in time, and is still there.
             Some(owner) if owner == own => match marks.renew(&key.0, own.as_bytes(), LEASE).await {
-                Ok(true) => Ok(self.own(key, asked_at, idle_timeout)),
+                Ok(true) => Ok(self.own(key, principal, asked_at, idle_timeout)),
                 Ok(false) => Err(unknown_owner(&"the lease has just expired")),
                 Err(error) => Err(unknown_owner(&error)),
             },
@@ -139,9 +141,16 @@ impl Owners {
         Ok(())
     }
 
-    fn own(&self, key: OwnerKey, asked_at: Instant, idle_timeout: Duration) -> Owner {
+    fn own(
+        &self,
+        key: OwnerKey,
+        principal: Option<&str>,
+        asked_at: Instant,
+        idle_timeout: Duration,
+    ) -> Owner {
         let mut owned = self.shared.lock();
-        let entry = owned.entry(key).or_insert(OwnedKey {
+        let entry = owned.entry(key).or_insert_with(|| OwnedKey {
+            principal: principal.map(Arc::from),
             valid_until: asked_at,
             uses: 0,
             used_at: asked_at,
@@ -179,6 +188,23 @@ impl Drop for Owners {
 impl OwnersShared {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<OwnerKey, OwnedKey>> {
         self.owned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Checks that one more key can be owned. A client has another key for each set of capabilities that it declares, so
+    /// that one principal could have all of them.
+    fn check_room(&self, principal: Option<&str>) -> Result<(), RpcError> {
+        let owned = self.lock();
+        if owned.len() >= MAX_OWNED {
+            return Err(unknown_owner(&"this replica has too many clients"));
+        }
+        let is_own = |entry: &&OwnedKey| entry.principal.as_deref() == principal;
+        let has_room = |_: &str| owned.values().filter(is_own).count() < MAX_OWNED_EACH;
+        match principal.is_none_or(has_room) {
+            true => Ok(()),
+            false => Err(unknown_owner(
+                &"this replica has too many clients of this principal",
+            )),
+        }
     }
 
     /// Removes keys whose connections are closed, and returns those to give up and those to renew.
@@ -267,6 +293,8 @@ const MARGIN: Duration = Duration::from_secs(5);
 
 /// The clients whose connections one replica owns; some 200 bytes and a mark each.
 const MAX_OWNED: usize = 10_000;
+/// Those of one authenticated principal.
+const MAX_OWNED_EACH: usize = 1_000;
 /// Ten thousand leases are renewed in time if a renewal takes less than 60 ms.
 const AT_ONCE: usize = 64;
 /// How long a bridge that closes waits for the engine.
@@ -301,17 +329,17 @@ mod tests {
         let (first, second) = (owners(&memory), owners(&memory));
         let key = OwnerKey::new(["bridge", "files", "{}"], Some("ada"));
 
-        let used = first.find(key, IDLE).await.unwrap();
+        let used = first.find(key, None, IDLE).await.unwrap();
         assert!(matches!(used, Owner::Here(_)));
         pass_time(30).await;
-        let found = second.find(key, IDLE).await.unwrap();
+        let found = second.find(key, None, IDLE).await.unwrap();
         let own = first.shared.cluster.replica();
         assert!(matches!(found, Owner::At(owner) if owner == own));
 
         drop(used);
         pass_time(9).await;
         assert!(first.here(key).is_none());
-        let found = second.find(key, IDLE).await.unwrap();
+        let found = second.find(key, None, IDLE).await.unwrap();
         assert!(matches!(found, Owner::Here(_)));
     }
 
@@ -320,17 +348,44 @@ mod tests {
         let memory = MemoryCluster::new();
         let (ended, [second, third]) = (owners(&memory), [(); 2].map(|()| owners(&memory)));
         let key = OwnerKey::new(["bridge", "files", "{}"], None);
-        drop(ended.find(key, IDLE).await.unwrap());
+        drop(ended.find(key, None, IDLE).await.unwrap());
         let from = ended.shared.cluster.replica();
         drop(ended);
 
         second.take_over(key, from).await.unwrap();
         third.take_over(key, from).await.unwrap();
 
-        assert!(matches!(second.find(key, IDLE).await, Ok(Owner::Here(_))));
-        assert!(matches!(third.find(key, IDLE).await, Ok(Owner::At(_))));
+        assert!(matches!(
+            second.find(key, None, IDLE).await,
+            Ok(Owner::Here(_))
+        ));
+        assert!(matches!(
+            third.find(key, None, IDLE).await,
+            Ok(Owner::At(_))
+        ));
         second.release().await;
-        assert!(matches!(third.find(key, IDLE).await, Ok(Owner::Here(_))));
+        assert!(matches!(
+            third.find(key, None, IDLE).await,
+            Ok(Owner::Here(_))
+        ));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_principal_with_many_sets_of_capabilities_leaves_room_for_others() {
+        let owners = owners(&MemoryCluster::new());
+        let find = async |name: &str, number: usize| {
+            let key = OwnerKey::new(["bridge", "files", &number.to_string()], Some(name));
+            owners.find(key, Some(name), IDLE).await.map(drop)
+        };
+
+        for number in 0..MAX_OWNED_EACH {
+            find("ada", number).await.unwrap();
+        }
+
+        let refused = find("ada", MAX_OWNED_EACH).await.unwrap_err();
+        assert!(refused.message.contains("of this principal"), "{refused:?}");
+        find("ada", 0).await.unwrap();
+        find("bob", MAX_OWNED_EACH).await.unwrap();
     }
 
     /// Marks that can be set, and whose engine answers nothing else.
@@ -378,7 +433,7 @@ mod tests {
             [7; 32],
         ));
         let key = OwnerKey::new(["bridge", "files", "{}"], None);
-        drop(owners.find(key, IDLE).await.unwrap());
+        drop(owners.find(key, None, IDLE).await.unwrap());
         let begun = Instant::now();
 
         let released = tokio::time::timeout(2 * RELEASE_TIME, owners.release()).await;

@@ -206,6 +206,7 @@ fn expanded(config: &BridgeConfig) -> Result<BridgeConfig> {
 fn connection_settings(settings: &UpstreamSettings) -> upstream::UpstreamSettings {
     upstream::UpstreamSettings {
         max_connections_each: settings.max_connections.get(),
+        max_principal_connections: settings.max_principal_connections.get(),
         idle_timeout: settings.idle_timeout.unwrap_or(NEVER),
         call_idle_timeout: settings.timeout.unwrap_or(NEVER),
         connect_timeout: Some(settings.connect_timeout),

@@ -11,6 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::closing::ClosingConnections;
 use super::log_levels::{LogLevelUse, LogLevels};
+use super::principals::PrincipalConnection;
 use crate::questions::Questions;
 use crate::tasks::{self, ToolSupport};
 
@@ -29,7 +30,25 @@ pub(crate) struct UpstreamConnection {
     closing: Arc<ClosingConnections>,
     /// The tools of a legacy server that run as tasks.
     tool_support: ToolSupport,
-    _permit: OwnedSemaphorePermit,
+    permit: ConnectionPermit,
+}
+
+/// Counts a connection against the limits until it is dropped.
+pub(crate) struct ConnectionPermit {
+    _of_all: OwnedSemaphorePermit,
+    of_principal: Mutex<Option<PrincipalConnection>>,
+}
+
+impl ConnectionPermit {
+    pub(crate) fn new(
+        of_all: OwnedSemaphorePermit,
+        of_principal: Option<PrincipalConnection>,
+    ) -> Self {
+        Self {
+            _of_all: of_all,
+            of_principal: Mutex::new(of_principal),
+        }
+    }
 }
 
 impl UpstreamConnection {
@@ -37,7 +56,7 @@ impl UpstreamConnection {
         connection: Connection,
         questions: Arc<Questions>,
         closing: Arc<ClosingConnections>,
-        permit: OwnedSemaphorePermit,
+        permit: ConnectionPermit,
     ) -> Self {
         Self {
             connection,
@@ -47,8 +66,19 @@ impl UpstreamConnection {
             told_level: tokio::sync::Mutex::default(),
             closing,
             tool_support: ToolSupport::default(),
-            _permit: permit,
+            permit,
         }
+    }
+
+    /// Makes it a connection of all principals: it does not count as one of the principal for which it was opened.
+    pub(crate) fn share(&self) {
+        let of_principal = &self.permit.of_principal;
+        drop(
+            of_principal
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
     }
 
     pub(crate) fn channel(&self) -> &Connection {

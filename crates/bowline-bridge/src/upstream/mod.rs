@@ -5,10 +5,13 @@ mod capability_keys;
 use capability_keys::CapabilityKeys;
 mod closing;
 mod connection;
+use connection::ConnectionPermit;
 pub(crate) use connection::UpstreamConnection;
 mod log_levels;
 pub(crate) use log_levels::LogLevelUse;
 pub(crate) mod pool;
+mod principals;
+use principals::{PrincipalConnection, PrincipalConnections};
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -16,9 +19,9 @@ use std::time::Duration;
 
 use bowline::exchange::{Caller, Request};
 use bowline::types::{Method as _, SubscriptionsListenRequest};
-use bowline::{Context, Error, ErrorCode, Json, RpcError};
+use bowline::{Context, Error, Json, RpcError};
 use bowline_core::era::RequestConverter;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -86,6 +89,8 @@ pub(crate) struct UpstreamSettings {
     pub(crate) max_connections_each: usize,
     /// Connections in all.
     pub(crate) max_connections: usize,
+    /// Connections of one principal, with any capabilities.
+    pub(crate) max_principal_connections: usize,
     /// How long an unused connection is kept.
     pub(crate) idle_timeout: Duration,
     /// How long a call may be silent.
@@ -99,6 +104,7 @@ impl Default for UpstreamSettings {
         Self {
             max_connections_each: 4,
             max_connections: 100,
+            max_principal_connections: 50,
             idle_timeout: Duration::from_secs(5 * 60),
             call_idle_timeout: Duration::from_secs(60 * 60),
             connect_timeout: None,
@@ -116,6 +122,7 @@ pub(crate) struct Upstream {
     /// The connections that belong to connections of clients. They end with the upstream, as after a reload.
     front_pools: Mutex<FrontPools>,
     permits: Arc<Semaphore>,
+    principals: Arc<PrincipalConnections>,
     closing: Arc<ClosingConnections>,
     /// The tasks of clients that have no connection.
     tasks: Arc<OpenTasks>,
@@ -146,6 +153,7 @@ impl Upstream {
             pool: Pool::new(settings.max_connections_each),
             front_pools: Mutex::default(),
             permits: Arc::new(Semaphore::new(settings.max_connections)),
+            principals: Arc::default(),
             closing: Arc::default(),
             tasks: Arc::default(),
             requests: Arc::default(),
@@ -240,7 +248,11 @@ impl Upstream {
             // Before the first one is open, no call knows that the server is modern and its connections are shared.
             let may_share = !self.target.is_stateful() && cx.connection_state().is_none();
             if may_share && opened.dialect().is_modern() {
-                lease.set_key(&self.shared_key(&client));
+                let key = self.shared_key(&client);
+                if key.principal.is_none() {
+                    opened.share();
+                }
+                lease.set_key(&key);
             }
         }
         Ok(ConnectionLease {
@@ -275,7 +287,7 @@ impl Upstream {
     /// The connections that were idle close even if the future is dropped.
     pub(crate) async fn close(&self) {
         self.tasks.clear();
-        while self.pool.take_idlest().is_some() {}
+        while self.pool.take_idlest(|_| true).is_some() {}
         let all = u32::try_from(self.settings().max_connections).unwrap_or(u32::MAX);
         let unused = self.permits.acquire_many(all);
         if tokio::time::timeout(CLOSE_TIME, unused).await.is_err() {
@@ -434,7 +446,7 @@ impl Upstream {
     ) -> Result<UpstreamConnection, RpcError> {
         let checked = self.breaker().check(attempt, Instant::now());
         checked.map_err(|early| self.too_early(&early))?;
-        let permit = self.permit()?;
+        let permit = self.permit(client)?;
         let questions = Questions::new(
             self.name().into(),
             self.settings().max_connections_each,
@@ -502,29 +514,61 @@ impl Upstream {
         Some(front.outlet(self.id))
     }
 
-    fn permit(&self) -> Result<OwnedSemaphorePermit, RpcError> {
-        if let Ok(permit) = self.permits.clone().try_acquire_owned() {
-            return Ok(permit);
-        }
-        // More than one if the last call of an idle connection is just letting go of it.
-        while let Some(idlest) = self.pool.take_idlest() {
-            drop(idlest);
-            if let Ok(permit) = self.permits.clone().try_acquire_owned() {
-                return Ok(permit);
+    /// Counts a connection that is about to be opened, and closes an idle one if there are too many.
+    fn permit(&self, client: &FrontClient) -> Result<ConnectionPermit, RpcError> {
+        let of_principal = match client.principal.name().filter(|_| !client.is_shared) {
+            Some(principal) => Some(self.principal_permit(principal, client)?),
+            None => None,
+        };
+        let acquire = || self.permits.clone().try_acquire_owned().ok();
+        let of_all = self.make_room(acquire, |_| true).ok_or_else(|| {
+            let max = self.settings().max_connections;
+            self.too_many_connections(&format!("the limit of {max} connections is reached"))
+        })?;
+        Ok(ConnectionPermit::new(of_all, of_principal))
+    }
+
+    fn principal_permit(
+        &self,
+        principal: &str,
+        client: &FrontClient,
+    ) -> Result<PrincipalConnection, RpcError> {
+        let max = self.settings().max_principal_connections;
+        let add = || self.principals.add(principal, max);
+        let is_own = |key: &PoolKey| key.principal == client.key;
+        self.make_room(add, is_own).ok_or_else(|| {
+            self.too_many_connections(&format!(
+                "the limit of {max} connections of one principal is reached by `{principal}`"
+            ))
+        })
+    }
+
+    /// Returns what `acquire` returns, once idle connections that `may_close` are closed.
+    fn make_room<T>(
+        &self,
+        acquire: impl Fn() -> Option<T>,
+        may_close: impl Fn(&PoolKey) -> bool,
+    ) -> Option<T> {
+        loop {
+            if let Some(acquired) = acquire() {
+                return Some(acquired);
             }
+            // More than one if the last call of an idle connection is just letting go of it.
+            drop(self.pool.take_idlest(&may_close)?);
         }
-        let (name, max) = (self.name(), self.settings().max_connections);
-        tracing::warn!(
-            upstream = name,
-            max,
-            "refused a request: too many connections to the upstream"
-        );
-        Err(RpcError::new(
-            ErrorCode::INTERNAL_ERROR,
-            format!(
-                "upstream `{name}`: the limit of {max} connections is reached; try again later"
-            ),
-        ))
+    }
+
+    fn too_many_connections(&self, what: &str) -> RpcError {
+        let name = self.name();
+        tracing::warn!(upstream = name, what, "refused a request");
+        let data = serde_json::json!({
+            "upstream": name,
+            "reason": "tooManyConnections",
+            "retryable": true,
+            "mayHaveRun": false,
+        });
+        RpcError::internal(format!("upstream `{name}`: {what}; try again later"))
+            .with_data(Json::from(data))
     }
 
     fn too_early(&self, early: &TooEarly) -> RpcError {

@@ -148,12 +148,16 @@ impl<C> Pool<C> {
         WeakPool(Arc::downgrade(&self.slots))
     }
 
-    /// Removes the connection that has been idle longest, to make room for another.
-    pub(crate) fn take_idlest(&self) -> Option<Arc<OnceCell<C>>> {
+    /// Removes the connection that has been idle longest of those whose key `may_close`, to make room for another.
+    pub(crate) fn take_idlest(
+        &self,
+        may_close: impl Fn(&PoolKey) -> bool,
+    ) -> Option<Arc<OnceCell<C>>> {
         let mut slots = lock(&self.slots);
         let all = slots
             .by_key
             .iter()
+            .filter(|(key, _)| may_close(key))
             .flat_map(|(key, of_key)| of_key.iter().map(move |slot| (key, slot)));
         let idle = all.filter_map(|(key, slot)| Some((slot.unused_since()?, key.clone(), slot.id)));
         let (_, key, id) = idle.min_by_key(|(since, ..)| *since)?;
@@ -505,7 +509,7 @@ mod tests {
         let pool = Pool::<u32>::new(1);
         drop(pool.lease(PoolKey::default(), Sharing::Shared, |_| true));
 
-        assert!(pool.take_idlest().is_none());
+        assert!(pool.take_idlest(|_| true).is_none());
     }
 
     #[test]
@@ -525,6 +529,8 @@ mod tests {
 
         assert_eq!(taken, [2]);
         drop(used);
-        assert_eq!(pool.take_idlest().unwrap().get(), Some(&1));
+        assert!(pool.take_idlest(|_| false).is_none());
+        let idlest = pool.take_idlest(|_| true).unwrap();
+        assert_eq!(idlest.get(), Some(&1));
     }
 }

@@ -1,11 +1,17 @@
 //! Clients that open too much, and go without a word.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use bowline::exchange::{
+    Caller, Channel, ConnectionState, Dialect, Notification, NotificationSink, Outcome, Principal,
+    Request, Responder as _,
+};
 use bowline::prelude::*;
 use bowline::testing::{ResourceCounts, eventually};
 use bowline::types::SubscriptionFilter;
 use bowline::wire;
+use bowline_bridge::Bridge;
 use serde_json::json;
 
 use crate::scripted::{LEGACY, MODERN, bridge, builder, over_http, text, user};
@@ -76,6 +82,64 @@ async fn connections_of_legacy_clients_count_against_the_limit_and_are_free_agai
 
     assert!(refused.contains("the limit of 2 connections"), "{refused}");
     third.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_principal_whose_clients_declare_ever_other_capabilities_leaves_connections_for_others() {
+    let (builder, mut upstreams) = builder();
+    let bridge = builder.max_principal_connections(2).build();
+    let call = |name: &'static str, capability: &'static str| {
+        let bridge = bridge.clone();
+        tokio::spawn(async move { call_as(&bridge, name, capability).await })
+    };
+    let first = call("ada", "first");
+    let mut first_upstream = upstreams.accept().await;
+    let first_id = first_upstream.expect("tools/call").await.hold();
+    let _second = call("ada", "second");
+    let mut second_upstream = upstreams.accept().await;
+    let _ = second_upstream.expect("tools/call").await.hold();
+
+    let refused = call("ada", "third").await.unwrap().unwrap_err();
+    let _other = call("bob", "third");
+    let mut of_bob = upstreams.accept().await;
+    let _ = of_bob.expect("tools/call").await.hold();
+    first_upstream.answer(first_id, text("done"));
+    first.await.unwrap().unwrap();
+    let _fourth = call("ada", "fourth");
+    let mut fourth_upstream = upstreams.accept().await;
+    let _ = fourth_upstream.expect("tools/call").await.hold();
+
+    let what = "the limit of 2 connections of one principal is reached by `ada`";
+    assert!(refused.message.contains(what), "{refused:?}");
+    assert!(first_upstream.receive_to_end().await.is_empty());
+    assert_eq!(bridge.usage().connections, 3);
+}
+
+/// Makes a call as a modern client without a connection that declares an experimental capability.
+async fn call_as(bridge: &Bridge, name: &str, capability: &str) -> Outcome {
+    let mut caller = Caller::new(Dialect::of(MODERN).unwrap());
+    let experimental = caller.capabilities.experimental.get_or_insert_default();
+    experimental.insert(capability.to_owned(), Default::default());
+    let params = json!({"name": "wait", "arguments": {}});
+    let request = Request::new("tools/call", bowline::Json::from(params), Arc::new(caller));
+    let cx = Context::new(1.into(), &request, Arc::new(NoConnection));
+    let cx = cx.with_principal(Principal::named(name));
+    bridge.respond(request, cx).await
+}
+
+/// A request over HTTP, each of which may be of another client.
+struct NoConnection;
+
+impl NotificationSink for NoConnection {
+    fn notify(&self, _: Notification) {}
+
+    fn back_channel(&self) -> Option<Arc<dyn Channel>> {
+        None
+    }
+
+    fn connection_state(&self) -> Option<&ConnectionState> {
+        None
+    }
 }
 
 #[tokio::test(start_paused = true)]

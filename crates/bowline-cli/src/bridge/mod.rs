@@ -101,6 +101,9 @@ fn with_limits(mut builder: BridgeBuilder, limits: &BridgeLimits) -> BridgeBuild
     if let Some(max) = limits.max_connections_each {
         builder = builder.max_connections_each(max);
     }
+    if let Some(max) = limits.max_principal_connections {
+        builder = builder.max_principal_connections(max);
+    }
     if let Some(timeout) = limits.idle_timeout {
         builder = builder.idle_timeout(timeout);
     }

@@ -70,6 +70,9 @@ pub(crate) struct BridgeOptions {
     /// may ask about their calls [default: 4]. Give 1 for a server that keeps state between calls.
     #[arg(long, value_name = "N")]
     max_connections_each: Option<NonZeroUsize>,
+    /// How many connections or processes one authenticated principal may use in all [default: 50].
+    #[arg(long, value_name = "N")]
+    max_principal_connections: Option<NonZeroUsize>,
     /// How long a connection is kept that no client uses [default: 5m].
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     idle_timeout: Option<Duration>,
@@ -137,6 +140,7 @@ pub(crate) struct HttpFront {
 pub(crate) struct BridgeLimits {
     pub(crate) max_connections: Option<usize>,
     pub(crate) max_connections_each: Option<usize>,
+    pub(crate) max_principal_connections: Option<usize>,
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) park_timeout: Option<Duration>,
     pub(crate) call_timeout: Option<Duration>,
@@ -150,6 +154,7 @@ impl BridgeOptions {
         let limits = BridgeLimits {
             max_connections: self.max_connections.map(NonZeroUsize::get),
             max_connections_each: self.max_connections_each.map(NonZeroUsize::get),
+            max_principal_connections: self.max_principal_connections.map(NonZeroUsize::get),
             idle_timeout: self.idle_timeout,
             park_timeout: self.park_timeout,
             call_timeout: self.timeout,
@@ -364,11 +369,12 @@ mod tests {
     #[test]
     fn limits_are_those_given() {
         let plan = plan(
-            "bridge --max-connections 3 --max-connections-each 1 --idle-timeout 90 --park-timeout 2m --timeout 1h --drain-delay 0 --grace 3s -- s",
+            "bridge --max-connections 3 --max-connections-each 1 --max-principal-connections 2 --idle-timeout 90 --park-timeout 2m --timeout 1h --drain-delay 0 --grace 3s -- s",
         );
 
         assert_eq!(plan.limits.max_connections, Some(3));
         assert_eq!(plan.limits.max_connections_each, Some(1));
+        assert_eq!(plan.limits.max_principal_connections, Some(2));
         assert_eq!(plan.limits.idle_timeout, Some(Duration::from_secs(90)));
         assert_eq!(plan.limits.park_timeout, Some(Duration::from_secs(120)));
         assert_eq!(plan.limits.call_timeout, Some(Duration::from_secs(3600)));
