@@ -471,7 +471,7 @@ impl OAuthRuntime {
 
     /// Runs a flow and stores its result.
     async fn run_and_store(&self, intent: Intent, challenge: Option<Challenge>) -> Result<()> {
-        let proof_key = self.load_credentials().await?;
+        let proof_key = self.proof_key().await?;
         let (before, epoch) = self.snapshot();
         if intent == Intent::Refresh && self.is_refreshed_elsewhere(&before).await? {
             return Ok(());
@@ -635,14 +635,11 @@ impl OAuthRuntime {
         prepared.map_err(|error| application_error("failed to prepare the user agent", error))
     }
 
-    /// Loads the credentials once, and generates the DPoP key if there is none.
-    async fn load_credentials(&self) -> Result<Arc<ProofKey>> {
+    /// Loads the credentials once.
+    async fn load_credentials(&self) -> Result<()> {
         let loading = self.loaded.get_or_try_init(|| async {
             let epoch = self.state.lock().epoch;
             let mut credentials = self.stored.load().await?.unwrap_or_default();
-            if credentials.proof_key.is_none() {
-                credentials.proof_key = Some(ProofKey::generate()?);
-            }
             let mut state = self.state.lock();
             if state.epoch != epoch {
                 credentials.tokens = None;
@@ -650,7 +647,19 @@ impl OAuthRuntime {
             state.set_credentials(credentials, TokenOwner::Unknown);
             Ok(())
         });
-        loading.await?;
+        loading.await.map(|_| ())
+    }
+
+    /// Returns the DPoP key, and generates one if none is stored: by then a server wants a token, which most do not.
+    async fn proof_key(&self) -> Result<Arc<ProofKey>> {
+        self.load_credentials().await?;
+        if self.state.lock().credentials.proof_key.is_none() {
+            let generated = ProofKey::generate()?;
+            let mut state = self.state.lock();
+            let mut credentials = state.credentials.clone();
+            credentials.proof_key.get_or_insert(generated);
+            state.set_credentials(credentials, TokenOwner::Same);
+        }
         let key = self.state.lock().proof_key.clone();
         key.ok_or_else(|| Error::misuse("the stored DPoP key cannot be read"))
     }

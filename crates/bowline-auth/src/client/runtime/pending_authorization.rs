@@ -49,7 +49,7 @@ impl OAuthRuntime {
         if self.config.application.is_unattended() {
             return Err(Error::misuse("this grant does not involve a user"));
         }
-        let proof_key = self.load_credentials().await?;
+        let proof_key = self.proof_key().await?;
         let (before, epoch) = self.snapshot();
         let challenge = pick_challenge(challenges);
         let mut flow = Flow::new(FlowSetup {
@@ -87,7 +87,7 @@ impl OAuthRuntime {
         pending: PendingAuthorization,
         redirect_url: &str,
     ) -> Result<()> {
-        let proof_key = self.load_credentials().await?;
+        let proof_key = self.proof_key().await?;
         let (before, epoch) = self.snapshot();
         let setup = self.setup(Intent::Obtain, None, before.clone(), Arc::clone(&proof_key));
         let mut flow = Flow::resume(setup, pending.flow);
