@@ -13,9 +13,6 @@ use crate::log::log_to_stderr;
 use crate::output::{OutputOptions, visible_line};
 use crate::target::{ConnectOptions, split_words, with_client};
 
-/// Asks for completions of an argument of a prompt or resource template.
-///
-/// REFERENCE is the name of a prompt, or a URI template. `key=value` are arguments that are filled in already.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[command(override_usage = "\
 bowline complete [OPTIONS] TARGET REFERENCE ARGUMENT [VALUE]

@@ -131,7 +131,9 @@ impl CliCommand {
 
     /// Returns the definition of all options.
     pub(crate) fn definition() -> clap::Command {
-        Options::command()
+        let mut definition = Options::command();
+        definition.build();
+        definition
     }
 
     /// Returns the text of `bowline --help`.
@@ -182,36 +184,99 @@ struct Options {
     command: Option<Command>,
 }
 
+// Deferred: the options of a command are built when it is the one that runs. A long-running one, such as the bridge,
+// would keep the code for those of all others in memory. What `bowline --help` shows is here, with the variants.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 enum Command {
+    /// Lists the servers that Claude, Cursor, VS Code and other hosts on this machine use.
+    ///
+    /// Nothing is started, unless --check is given. Each name can be used as TARGET.
     Servers(Box<ServersOptions>),
+    /// Lists the tools of a server as signatures, and its resources and prompts.
     Ls(Box<LsOptions>),
+    /// Calls a tool.
+    ///
+    /// `key=value` is converted to the type that the tool asks for, `key:=json` is JSON, and `key=@file` is the text of a
+    /// file. TARGET is left out if a command after `--` starts the server. Ctrl-C cancels the call.
     Call(Box<CallOptions>),
+    /// Reads a resource, and prints it.
+    ///
+    /// Text and binary content are written to stdout as they are, unless stdout is a terminal.
     Read(Box<ReadOptions>),
+    /// Gets a prompt, and prints its messages.
     Prompt(Box<PromptOptions>),
+    /// Asks for completions of an argument of a prompt or resource template.
+    ///
+    /// REFERENCE is the name of a prompt, or a URI template. `key=value` are arguments that are filled in already.
     Complete(Box<CompleteOptions>),
+    /// Shows changes of a server as they happen: its lists, its resources, and its log messages.
+    ///
+    /// Without a URI, all resources that the server lists are watched. Lost connections are opened again. Ctrl-C ends it.
     Watch(Box<WatchOptions>),
+    /// Measures how fast a server answers, with `ping` or `server/discover`.
     Ping(Box<PingOptions>),
+    /// Shows, awaits, answers and cancels the tasks of a server.
     Tasks(Box<TasksOptions>),
+    /// Shows and records what a client and a server send to each other.
+    ///
+    /// With a command after `--`, it runs the command and passes its stdin, stdout and stderr through: put it before the
+    /// command in a host's configuration. With a URL, it is a reverse proxy: give the host the address that it prints. What
+    /// it shows goes to stderr.
     Tap(Box<TapOptions>),
+    /// Ends a process group when stdin ends.
     #[command(hide = true)]
     TapGuard(GuardOptions),
+    /// Shows a recording: its exchanges in order, or one of them in full.
     Show(Box<ShowOptions>),
+    /// Compares two recordings. The exit code is 6 if they differ.
+    ///
+    /// Requests are aligned by method and arguments. Ids, times and the opaque `requestState` are not compared.
     Diff(Box<DiffOptions>),
+    /// Checks a recording against the specification. The exit code is 6 if it finds something.
     Check(Box<CheckOptions>),
+    /// Prints a recording as HAR, for the network view of browsers and proxies, or as OpenTelemetry traces.
     Export(Box<ExportOptions>),
+    /// Connects clients to a server that has another transport or another protocol version.
+    ///
+    /// The server is a command after `--`, or a URL. A command is served over HTTP unless `--stdio` is given, and a URL over
+    /// stdin and stdout unless `--http` is given.
     Bridge(Box<BridgeOptions>),
+    /// Serves a recording, to clients of every version.
+    ///
+    /// A request is answered like the recorded one with the same method and arguments. What the recording does not have is
+    /// reported on stderr.
     Mock(Box<MockOptions>),
+    /// Sends the requests of a recording to a server, and compares the answers.
+    ///
+    /// Questions of the server are answered as in the recording. Differences in `_meta`, cursors, states, task ids, times and
+    /// UUIDs do not count. The exit code is 6 if an answer differs or is missing.
     Replay(Box<ReplayOptions>),
+    /// Cancels calls on every transport in both eras, and shows how their handlers stop.
     Demo(DemoOptions),
+    /// Examines a server: what is wrong, why it matters, and how to mend it.
+    ///
+    /// Sends only requests that read. Whether a cancelled call stops can be seen only with a tool that takes some seconds:
+    /// name one with --cancel-tool, or the doctor looks for one that is read-only. The exit code is 6 if there are errors.
     Doctor(Box<DoctorOptions>),
+    /// Writes a small server project: one tool, a test, and how to add it to a host.
     New(NewOptions),
+    /// Serves the tools of the demonstration.
     ServeDemo(ServeOptions),
+    /// Prints a script that completes words of the command in a shell.
+    ///
+    /// Bash: bowline completions bash > ~/.local/share/bash-completion/completions/bowline
+    /// Zsh: bowline completions zsh > a folder of $fpath, as _bowline
+    /// Fish: bowline completions fish > ~/.config/fish/completions/bowline.fish
+    #[command(
+        verbatim_doc_comment,
+        about = "Prints a script that completes words of the command in a shell"
+    )]
     Completions(CompletionsOptions),
+    /// Prints the man page, or writes one for each command to a folder.
     Man(ManOptions),
 }
 
-/// Cancels calls on every transport in both eras, and shows how their handlers stop.
 #[derive(Debug, Args)]
 struct DemoOptions {
     /// Print text without colours.
@@ -232,7 +297,6 @@ impl DemoOptions {
     }
 }
 
-/// Serves the tools of the demonstration.
 #[derive(Debug, Args)]
 struct ServeOptions {
     /// The transport.

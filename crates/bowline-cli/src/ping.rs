@@ -14,7 +14,6 @@ use crate::output::{OutputOptions, Style};
 use crate::target::{ConnectOptions, TargetArgs, finish};
 use crate::values::parse_duration;
 
-/// Measures how fast a server answers, with `ping` or `server/discover`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub(crate) struct PingOptions {
     #[command(flatten)]

@@ -20,7 +20,6 @@ use crate::signature::Signature;
 use crate::status_line::StatusLine;
 use crate::target::{ConnectOptions, split_words, with_client};
 
-/// Gets a prompt, and prints its messages.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[command(override_usage = "\
 bowline prompt [OPTIONS] TARGET NAME [key=value]...

@@ -17,9 +17,6 @@ use crate::questions::QuestionOptions;
 use crate::status_line::StatusLine;
 use crate::target::{ConnectOptions, split_words, with_client};
 
-/// Reads a resource, and prints it.
-///
-/// Text and binary content are written to stdout as they are, unless stdout is a terminal.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[command(override_usage = "\
 bowline read [OPTIONS] TARGET URI

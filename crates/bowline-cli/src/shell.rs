@@ -10,22 +10,12 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::options::CliCommand;
 
-/// Prints a script that completes words of the command in a shell.
-///
-/// Bash: bowline completions bash > ~/.local/share/bash-completion/completions/bowline
-/// Zsh: bowline completions zsh > a folder of $fpath, as _bowline
-/// Fish: bowline completions fish > ~/.config/fish/completions/bowline.fish
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
-#[command(
-    verbatim_doc_comment,
-    about = "Prints a script that completes words of the command in a shell"
-)]
 pub(crate) struct CompletionsOptions {
     /// The shell.
     pub(crate) shell: Shell,
 }
 
-/// Prints the man page, or writes one for each command to a folder.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub(crate) struct ManOptions {
     /// Write bowline.1, bowline-ls.1 and so on to this folder.

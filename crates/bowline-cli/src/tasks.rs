@@ -20,7 +20,6 @@ use crate::status_line::StatusLine;
 use crate::target::{ConnectOptions, split_words, with_client};
 use crate::values::parse_duration;
 
-/// Shows, awaits, answers and cancels the tasks of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub(crate) struct TasksOptions {
     #[command(subcommand)]

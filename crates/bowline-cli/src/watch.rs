@@ -19,9 +19,6 @@ use crate::log::log_to_stderr;
 use crate::output::{Output, OutputOptions, Style, visible_line};
 use crate::target::{ConnectOptions, finish, split_words};
 
-/// Shows changes of a server as they happen: its lists, its resources, and its log messages.
-///
-/// Without a URI, all resources that the server lists are watched. Lost connections are opened again. Ctrl-C ends it.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[command(override_usage = "\
 bowline watch [OPTIONS] TARGET [URI]...

@@ -14,10 +14,6 @@ use crate::target::{CommandTarget, UrlTarget};
 use crate::telemetry::TelemetryOptions;
 use crate::values::{NamedValue, parse_address, parse_duration, parse_path, parse_url};
 
-/// Connects clients to a server that has another transport or another protocol version.
-///
-/// The server is a command after `--`, or a URL. A command is served over HTTP unless `--stdio` is given, and a URL over
-/// stdin and stdout unless `--http` is given.
 #[derive(Debug, Args)]
 pub(crate) struct BridgeOptions {
     /// The URL of the server.

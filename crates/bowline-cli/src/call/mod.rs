@@ -34,10 +34,6 @@ use crate::status_line::StatusLine;
 use crate::target::{ConnectOptions, Target, finish, split_words};
 use crate::values::parse_duration;
 
-/// Calls a tool.
-///
-/// `key=value` is converted to the type that the tool asks for, `key:=json` is JSON, and `key=@file` is the text of a
-/// file. TARGET is left out if a command after `--` starts the server. Ctrl-C cancels the call.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[command(override_usage = "\
 bowline call [OPTIONS] TARGET TOOL [ARGUMENT]...

@@ -11,7 +11,6 @@ use crate::failure::Failure;
 use crate::output::{Output, OutputOptions, Style, visible_line, wrap};
 use crate::show::open;
 
-/// Checks a recording against the specification. The exit code is 6 if it finds something.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub(crate) struct CheckOptions {
     /// The recording.

@@ -11,9 +11,6 @@ use crate::failure::Failure;
 use crate::output::{Output, OutputOptions, Style, fit, visible_line};
 use crate::show::open;
 
-/// Compares two recordings. The exit code is 6 if they differ.
-///
-/// Requests are aligned by method and arguments. Ids, times and the opaque `requestState` are not compared.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub(crate) struct DiffOptions {
     /// The first recording.

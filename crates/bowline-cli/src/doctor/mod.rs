@@ -50,10 +50,6 @@ use credentials::Credentials;
 use probe::Patience;
 use report::Report;
 
-/// Examines a server: what is wrong, why it matters, and how to mend it.
-///
-/// Sends only requests that read. Whether a cancelled call stops can be seen only with a tool that takes some seconds:
-/// name one with --cancel-tool, or the doctor looks for one that is read-only. The exit code is 6 if there are errors.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub(crate) struct DoctorOptions {
     #[command(flatten)]

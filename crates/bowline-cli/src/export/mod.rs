@@ -10,7 +10,6 @@ use crate::failure::Failure;
 use crate::output::OutputOptions;
 use crate::show::open;
 
-/// Prints a recording as HAR, for the network view of browsers and proxies, or as OpenTelemetry traces.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub(crate) struct ExportOptions {
     /// The recording.

@@ -18,7 +18,6 @@ use crate::output::{Output, OutputOptions};
 use crate::signature::Signature;
 use crate::target::{ConnectOptions, TargetArgs, server_facts, with_client};
 
-/// Lists the tools of a server as signatures, and its resources and prompts.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub(crate) struct LsOptions {
     #[command(flatten)]

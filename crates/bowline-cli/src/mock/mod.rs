@@ -20,10 +20,6 @@ use crate::show;
 use crate::values::parse_address;
 use faults::{FailureSpec, parse_drop_after, parse_latency};
 
-/// Serves a recording, to clients of every version.
-///
-/// A request is answered like the recorded one with the same method and arguments. What the recording does not have is
-/// reported on stderr.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub(crate) struct MockOptions {
     /// The recording, a file that `bowline tap --record` wrote.

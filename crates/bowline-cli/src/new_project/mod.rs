@@ -14,7 +14,6 @@ use crate::failure::Failure;
 use crate::output::OutputOptions;
 use name::CrateName;
 
-/// Writes a small server project: one tool, a test, and how to add it to a host.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub(crate) struct NewOptions {
     /// The name of the project, and of the folder that is created for it.

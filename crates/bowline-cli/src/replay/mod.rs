@@ -19,10 +19,6 @@ use crate::target::{ConnectOptions, TargetArgs};
 use crate::values::parse_duration;
 use print::Printer;
 
-/// Sends the requests of a recording to a server, and compares the answers.
-///
-/// Questions of the server are answered as in the recording. Differences in `_meta`, cursors, states, task ids, times and
-/// UUIDs do not count. The exit code is 6 if an answer differs or is missing.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub(crate) struct ReplayOptions {
     /// The recording, a file that `bowline tap --record` wrote.

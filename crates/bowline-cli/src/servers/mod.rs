@@ -14,9 +14,6 @@ use crate::output::{Output, OutputOptions, Style, fit, visible_line};
 use crate::redact::{redact_url, redact_words};
 use check::{CheckOptions, Checked};
 
-/// Lists the servers that Claude, Cursor, VS Code and other hosts on this machine use.
-///
-/// Nothing is started, unless --check is given. Each name can be used as TARGET.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub(crate) struct ServersOptions {
     /// Show only servers whose name or host contains this text.

@@ -16,7 +16,6 @@ use crate::output::{Output, OutputOptions, Style, display_width, fit, visible_li
 use crate::timeline_view::{entry_json, exchange_json, format_row, outcome, row, title};
 use crate::values::parse_duration;
 
-/// Shows a recording: its exchanges in order, or one of them in full.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub(crate) struct ShowOptions {
     /// The recording.

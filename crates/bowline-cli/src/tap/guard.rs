@@ -8,7 +8,6 @@ use clap::Args;
 
 use crate::exit::Exit;
 
-/// Ends a process group when stdin ends.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub(crate) struct GuardOptions {
     /// The process group.

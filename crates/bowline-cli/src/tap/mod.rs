@@ -26,11 +26,6 @@ use crate::failure::Failure;
 use crate::output::OutputOptions;
 use crate::values::{NamedValue, parse_address, parse_url};
 
-/// Shows and records what a client and a server send to each other.
-///
-/// With a command after `--`, it runs the command and passes its stdin, stdout and stderr through: put it before the
-/// command in a host's configuration. With a URL, it is a reverse proxy: give the host the address that it prints. What
-/// it shows goes to stderr.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub(crate) struct TapOptions {
     /// The URL of the server.
