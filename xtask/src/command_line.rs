@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use crate::{
     api, bench, ci, cluster, conformance, crash, deny, docs, fuzz, hunt, interop, msrv, mutants,
-    otel, package, pictures, semver, tidy, typos,
+    otel, package, pictures, semver, symbols, tidy, typos,
 };
 
 /// Parses `words` and runs the command; fails if the command or one of its checks does.
@@ -31,6 +31,7 @@ pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
         Ok(Command::Pictures { only }) => {
             reported("pictures", pictures::run(&workspace_root(), &only))
         }
+        Ok(Command::Symbols(mode)) => reported("symbols", symbols::run(&workspace_root(), mode)),
         Ok(Command::Msrv) => reported("msrv", msrv::run(&workspace_root())),
         Ok(Command::Semver { baseline }) => reported(
             "semver",
@@ -83,6 +84,7 @@ enum Command {
     Docs,
     Package(package::PackageMode),
     Pictures { only: Vec<String> },
+    Symbols(symbols::SymbolsMode),
     Msrv,
     Semver { baseline: Option<String> },
     Conformance,
@@ -128,6 +130,9 @@ impl Command {
             "pictures" => Ok(Self::Pictures {
                 only: rest.to_vec(),
             }),
+            "symbols" if rest.is_empty() => Ok(Self::Symbols(symbols::SymbolsMode::Write)),
+            "symbols" if rest == ["--check"] => Ok(Self::Symbols(symbols::SymbolsMode::Check)),
+            "symbols" => Err("`symbols` takes only `--check`".to_owned()),
             "msrv" if rest.is_empty() => Ok(Self::Msrv),
             "msrv" => Err("`msrv` takes no arguments".to_owned()),
             "semver" if rest.len() <= 1 => Ok(Self::Semver {
@@ -202,6 +207,8 @@ Usage: cargo xtask <command>
   package [--build]                  packages the published crates, and builds them from their packages
   pictures [NAME]… [FOLDER/]         terminal sessions of the command for the guide, as SVG (tmux); of a program in
                                      FOLDER, or of one that is built
+  symbols [--check]                  the order of functions in the command, for the linker (valgrind), or whether it is
+                                     still that of this compiler and these dependencies
   msrv                               builds with the oldest supported Rust, if it is installed
   semver [REVISION]                  the public API against that of a revision, or of the last release
   mutants [NAME]…                    planted bugs; the test of each must fail

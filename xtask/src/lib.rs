@@ -51,6 +51,8 @@ mod package;
 
 mod pictures;
 
+mod symbols;
+
 mod process;
 
 mod semver;

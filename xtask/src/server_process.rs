@@ -71,6 +71,20 @@ impl ServerProcess {
         }
     }
 
+    /// Sends SIGTERM, and waits until the process has ended.
+    pub(crate) fn terminate(mut self, limit: Duration) -> io::Result<()> {
+        let id = self.child.id().to_string();
+        Command::new("kill").args(["-TERM", &id]).status()?;
+        let deadline = Instant::now() + limit;
+        while self.child.try_wait()?.is_none() {
+            if Instant::now() >= deadline {
+                return Err(io::Error::other("the server did not end after SIGTERM"));
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        Ok(())
+    }
+
     pub(crate) fn url(&self) -> &str {
         &self.url
     }

@@ -84,9 +84,8 @@ fn build_telemetry(root: &Path) -> io::Result<bool> {
 /// its dependencies would add features to those of the servers.
 fn build_bowline(root: &Path) -> io::Result<bool> {
     let mut cargo = process::cargo(root);
+    // Without debug information: it would change the names of the symbols, and `symbols.txt` would have no effect.
     cargo.args(["build", "--release", "--locked", "--package", "bowline-cli"]);
-    // Function names for profiles, as in the other programs.
-    cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only");
     process::run(cargo.env("CARGO_TARGET_DIR", target(root)))
 }
 
