@@ -21,6 +21,8 @@ mod listen;
 mod memory;
 use memory::ServerMemory;
 
+mod part_events;
+
 mod pinned;
 
 mod route;
