@@ -17,6 +17,8 @@ mod front;
 mod options;
 pub(crate) use options::{BridgeOptions, BridgePlan};
 
+mod state_key;
+
 mod upstream;
 
 use bowline::telemetry::Telemetry;
@@ -72,7 +74,11 @@ async fn serve_one(
     plan: &BridgePlan,
     telemetry: Option<Telemetry>,
 ) -> Result<(Bridge, Result<(), BoxError>), BoxError> {
-    let bridge = with_limits(Bridge::builder(target), &plan.limits).build();
+    let mut builder = with_limits(Bridge::builder(target), &plan.limits);
+    if let Some(key) = &plan.state_key {
+        builder = builder.sealer(key.sealer()?);
+    }
+    let bridge = builder.build();
     let bridge = clustered(observed(bridge, telemetry), plan).await?;
     let served = front::serve(&bridge, &plan.front, plan.drain, None).await;
     Ok((bridge, served))

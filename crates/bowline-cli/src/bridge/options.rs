@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::cluster_plan::{ClusterOptions, ClusterPlan};
+use super::state_key::StateKeySource;
 use crate::options::DrainOptions;
 use crate::sign_in::SignIn;
 use crate::target::{CommandTarget, UrlTarget};
@@ -84,6 +85,12 @@ pub(crate) struct BridgeOptions {
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     timeout: Option<Duration>,
 
+    /// The key that seals what clients keep of calls that wait for an answer: `@FILE`, which is created if there is none,
+    /// or `${NAME}`, an environment variable with 32 bytes in base64 or as 64 hexadecimal digits. With it, a client that
+    /// continues such a call after a restart is told that the call was lost [default: a random one].
+    #[arg(long, value_name = "KEY", value_parser = StateKeySource::parse, conflicts_with_all = ["config", "cluster"])]
+    state_key: Option<StateKeySource>,
+
     #[command(flatten)]
     cluster: ClusterOptions,
 
@@ -106,6 +113,7 @@ pub(crate) struct BridgePlan {
     /// Whether options choose the front, and not a default.
     pub(crate) is_front_chosen: bool,
     pub(crate) limits: BridgeLimits,
+    pub(crate) state_key: Option<StateKeySource>,
     pub(crate) cluster: Option<ClusterPlan>,
     pub(crate) drain: DrainOptions,
     pub(crate) telemetry: TelemetryOptions,
@@ -161,6 +169,7 @@ impl BridgeOptions {
         };
         let (drain, verbosity) = (self.drain, self.verbose);
         let (telemetry, cluster) = (self.telemetry.clone(), self.cluster.clone());
+        let state_key = self.state_key.clone();
         let upstream = self.upstream()?;
         let cluster = cluster.plan(&upstream)?;
         if cluster.is_some() && front == FrontPlan::Stdio {
@@ -171,6 +180,7 @@ impl BridgeOptions {
             front,
             is_front_chosen,
             limits,
+            state_key,
             cluster,
             drain,
             telemetry,
@@ -355,6 +365,8 @@ mod tests {
             ("bridge --http nowhere -- server", "HOST:PORT"),
             ("bridge --cluster mysql://a -- server", "postgres://"),
             ("bridge --cluster-name a -- server", "--cluster"),
+            ("bridge --state-key secret -- server", "`@FILE`"),
+            ("bridge --state-key @a --config b", "cannot be used with"),
             (
                 "bridge --cluster-root-certificates a -- server",
                 "--cluster",
