@@ -9,6 +9,7 @@ use bowline::exchange::Principal;
 use tokio::time::Instant;
 
 use super::ServerSet;
+use super::set::owner;
 use crate::config::{ConfigChanges, ItemKind};
 use crate::many::{LastLists, UriRoutes};
 
@@ -107,13 +108,6 @@ impl ServerMemory {
 fn patterns(set: &ServerSet) -> impl Iterator<Item = (&str, Vec<crate::config::NamePattern>)> {
     let entries = set.names().servers().filter_map(|server| set.get(server));
     entries.map(|entry| (entry.name(), entry.settings().uris.clone()))
-}
-
-/// Returns the owner of a list. The owner of an anonymous client differs from that of every name.
-fn owner(principal: &Principal) -> String {
-    principal
-        .name()
-        .map_or_else(String::new, |name| format!("principal {name}"))
 }
 
 /// How often a client can make the bridge list all resources by asking for one that is unknown.

@@ -14,6 +14,8 @@ mod discover;
 mod front_request;
 use front_request::FrontRequest;
 
+mod introductions;
+
 mod lists;
 
 mod listen;
