@@ -8,14 +8,28 @@ use bowline_bridge::{Bridge, BridgeConfig};
 
 use super::BoxError;
 use super::options::{FrontPlan, HttpFront};
+use crate::sign_in::{SignIn, with_browser, with_files};
 
 /// Creates a bridge to the servers of `file`.
-pub(crate) fn bridge(file: &Path) -> Result<(Bridge, BridgeConfig), BoxError> {
+pub(crate) fn bridge(file: &Path, sign_in: &SignIn) -> Result<(Bridge, BridgeConfig), BoxError> {
     let config = BridgeConfig::from_file(file)?;
     credentials::check_front(&config)?;
-    let credentials = Credentials::new();
+    let credentials = credentials(sign_in);
     let bridge = Bridge::from_config_with(&config, move |server| credentials.target(server))?;
     Ok((bridge, config))
+}
+
+/// Returns the credentials of servers. Each has its own sign-in and tokens, also if two have the same URL: they may be
+/// two accounts of the user.
+fn credentials(sign_in: &SignIn) -> Credentials {
+    let SignIn::WhenRefused(folder) = sign_in.clone() else {
+        return Credentials::new();
+    };
+    Credentials::new().oauth(move |oauth, server| {
+        let name = server.name();
+        let oauth = with_browser(oauth, &format!("the server `{name}`"));
+        with_files(oauth, folder.clone()).account(name)
+    })
 }
 
 /// Completes the options of the command with the settings of the file. Options come first.

@@ -46,8 +46,8 @@ pub(crate) async fn run(plan: BridgePlan) -> Result<(), BoxError> {
 async fn serve(plan: BridgePlan, telemetry: Option<Telemetry>) -> Result<(), BoxError> {
     let child_stderr = StderrWriter::start();
     let (bridge, served) = match &plan.upstream {
-        UpstreamPlan::Config(file) => {
-            let (bridge, config) = configured::bridge(file)?;
+        UpstreamPlan::Config { file, sign_in } => {
+            let (bridge, config) = configured::bridge(file, sign_in)?;
             let bridge = clustered(observed(bridge, telemetry), &plan).await?;
             let guard = credentials::guard(&config)?;
             let settings = config.settings();

@@ -57,7 +57,7 @@ pub(crate) struct BridgeOptions {
     #[arg(long)]
     inherit_env: bool,
 
-    /// Do not sign in with OAuth when the server at the URL refuses a request.
+    /// Do not sign in with OAuth when the server at the URL refuses a request, or a server of the file with `oauth`.
     #[arg(long)]
     no_oauth: bool,
     /// The folder for OAuth tokens. Only its owner can read the files.
@@ -125,7 +125,11 @@ pub(crate) struct BridgePlan {
 pub(crate) enum UpstreamPlan {
     Command(CommandTarget),
     Url(UrlTarget),
-    Config(PathBuf),
+    Config {
+        file: PathBuf,
+        /// For those of its servers that have `oauth`.
+        sign_in: SignIn,
+    },
 }
 
 /// How clients reach the bridge.
@@ -235,6 +239,17 @@ impl BridgeOptions {
                     sign_in,
                 }))
             }
+            (None, None, Some(file)) if !has_header && !has_env => {
+                let sign_in = match self.no_oauth {
+                    true => SignIn::Never,
+                    false => SignIn::WhenRefused(self.token_dir),
+                };
+                Ok(UpstreamPlan::Config { file, sign_in })
+            }
+            (None, None, Some(_)) => Err(
+                "--header and --env are for one server; set `headers` and `env` of the servers in the file"
+                    .to_owned(),
+            ),
             (None, _, _) if has_header || self.no_oauth || self.token_dir.is_some() => Err(
                 "--header, --no-oauth and --token-dir are for a server at a URL; this one is not"
                     .to_owned(),
@@ -246,7 +261,6 @@ impl BridgeOptions {
                 inherit_env: self.inherit_env,
                 cwd: None,
             })),
-            (None, None, Some(file)) => Ok(UpstreamPlan::Config(file)),
             (None, None, None) => Err("expected a server: a URL, or `--` and a command".to_owned()),
         }
     }
@@ -349,6 +363,11 @@ mod tests {
             ),
             ("bridge https://a.example --env A=1", "for a command"),
             ("bridge --header A:1 -- server", "for a server at a URL"),
+            (
+                "bridge --header A:1 --config a",
+                "of the servers in the file",
+            ),
+            ("bridge --env A=1 --config a", "of the servers in the file"),
             (
                 "bridge --header A:1 --env A=1 -- server",
                 "give one of them",

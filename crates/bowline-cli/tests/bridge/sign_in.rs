@@ -1,4 +1,4 @@
-//! `bowline bridge URL` with a server that requires OAuth tokens.
+//! `bowline bridge` with a server that requires OAuth tokens.
 
 use std::path::{Path, PathBuf};
 
@@ -7,6 +7,7 @@ use bowline::prelude::*;
 use bowline::wire::Command;
 use bowline_auth::server::{JwtVerifier, ResourceServer};
 use bowline_example_authorization_server::{AuthorizationServer, SimulatedUser};
+use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -34,11 +35,31 @@ async fn guarded_server() -> String {
     resource
 }
 
-/// Returns a bridge as a stdio server, and the lines of its stderr.
+/// Returns a bridge to a URL as a stdio server, and the lines of its stderr.
 fn bridge(url: &str, tokens: &Path) -> (Command, mpsc::UnboundedReceiver<String>) {
+    bridge_with(&["bridge", url], tokens)
+}
+
+/// Returns a bridge to the server of a configuration file, and the lines of its stderr.
+fn bridge_of_file(
+    url: &str,
+    name: &str,
+    folder: &Folder,
+) -> (Command, mpsc::UnboundedReceiver<String>) {
+    let server = json!({"url": url, "bridge": {"oauth": true}});
+    let config = json!({"mcpServers": {name: server}, "bridge": {"stdio": true}});
+    std::fs::create_dir_all(&folder.0).unwrap();
+    let file = folder.0.join("bridge.json");
+    std::fs::write(&file, config.to_string()).unwrap();
+    let file = file.to_str().unwrap();
+    bridge_with(&["bridge", "--config", file], &folder.0.join("tokens"))
+}
+
+fn bridge_with(arguments: &[&str], tokens: &Path) -> (Command, mpsc::UnboundedReceiver<String>) {
     let (lines, received) = mpsc::unbounded_channel();
     let command = Command::new(BOWLINE)
-        .args(["bridge", url, "--token-dir"])
+        .args(arguments)
+        .arg("--token-dir")
         .arg(tokens)
         .env("BROWSER", "true") // a program that does nothing
         .on_stderr(move |line| drop(lines.send(line.to_owned())));
@@ -89,7 +110,40 @@ async fn the_bridge_signs_in_once_and_keeps_the_token_for_the_next_time() {
         assert!(who.ends_with("ada"), "{who}");
         assert_eq!(still, who);
         assert_eq!(stderr.recv().await, None, "the user was asked again");
-        folder.assert_private();
+        assert_private(&folder.0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_servers_of_a_file_have_their_own_sign_in_and_tokens() {
+    let folder = Folder::new("file");
+    in_time(async {
+        let url = guarded_server().await;
+        let (command, mut stderr) = bridge_of_file(&url, "notes", &folder);
+        let first = Client::spawn(command).protocol_version(MODERN);
+        let first = first.await.unwrap();
+        let call = first.call_tool("whoami", ()).start();
+        let call = tokio::spawn(call);
+        sign_in(&printed_address(&mut stderr).await).await;
+        let who = call.await.unwrap().unwrap().text();
+
+        let (command, mut stderr) = bridge_of_file(&url, "notes", &folder);
+        let second = Client::spawn(command).protocol_version(MODERN);
+        let second = second.await.unwrap();
+        let still = second.call_tool("whoami", ()).await.unwrap().text();
+        second.close().await.unwrap();
+
+        assert!(who.ends_with("ada"), "{who}");
+        assert_eq!(still, who);
+        assert_eq!(stderr.recv().await, None, "the user was asked again");
+        assert_private(&folder.0.join("tokens"));
+        let (command, mut stderr) = bridge_of_file(&url, "other", &folder);
+        let other = Client::spawn(command).protocol_version(MODERN);
+        let other = tokio::spawn(other.into_future());
+        let why = stderr.recv().await.unwrap();
+        assert!(why.contains("server `other` requires a sign-in"), "{why}");
+        other.abort();
     })
     .await;
 }
@@ -146,16 +200,16 @@ impl Folder {
         let name = format!("bowline-cli-{}-{name}", std::process::id());
         Self(std::env::temp_dir().join(name))
     }
+}
 
-    /// Checks that there are tokens, and that only their owner can read them.
-    fn assert_private(&self) {
-        use std::os::unix::fs::PermissionsExt as _;
-        let files: Vec<_> = std::fs::read_dir(&self.0).unwrap().collect();
-        assert!(!files.is_empty());
-        for file in files {
-            let mode = file.unwrap().metadata().unwrap().permissions().mode();
-            assert_eq!(mode & 0o777, 0o600);
-        }
+/// Checks that there are tokens in a folder, and that only their owner can read them.
+fn assert_private(folder: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let files: Vec<_> = std::fs::read_dir(folder).unwrap().collect();
+    assert!(!files.is_empty());
+    for file in files {
+        let mode = file.unwrap().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
     }
 }
 
