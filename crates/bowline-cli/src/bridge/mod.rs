@@ -54,7 +54,7 @@ async fn serve(plan: BridgePlan, telemetry: Option<Telemetry>) -> Result<(), Box
             let front = configured::front(plan.front, plan.is_front_chosen, settings);
             let served = tokio::select! {
                 served = front::serve(&bridge, &front, plan.drain, guard) => served,
-                () = configured::reload_at_hangup(&bridge, file) => Ok(()),
+                () = configured::reload_at_hangup(&bridge, file, &config) => Ok(()),
             };
             (bridge, served)
         }
