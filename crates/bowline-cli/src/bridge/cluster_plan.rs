@@ -160,6 +160,7 @@ mod tests {
         let upstream = UpstreamPlan::Config {
             file: "etc/servers.json".into(),
             sign_in: SignIn::Never,
+            pins: None,
         };
         options.plan_with(&upstream, variable)
     }

@@ -17,6 +17,8 @@ mod front;
 mod options;
 pub(crate) use options::{BridgeOptions, BridgePlan};
 
+mod pins;
+
 mod state_key;
 
 mod upstream;
@@ -35,6 +37,14 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Runs the bridge until a signal, or until stdin ends if the front is stdio.
 pub(crate) async fn run(plan: BridgePlan) -> Result<(), BoxError> {
     log_service_to_stderr(plan.verbosity);
+    if let UpstreamPlan::Config {
+        file,
+        pins: Some(pins),
+        ..
+    } = &plan.upstream
+    {
+        return pins.run(file);
+    }
     let exporters = plan.telemetry.start("bowline-bridge").await?;
     let served = serve(plan, exporters.as_ref().map(Exporters::telemetry)).await;
     if let Some(exporters) = exporters {
@@ -46,7 +56,7 @@ pub(crate) async fn run(plan: BridgePlan) -> Result<(), BoxError> {
 async fn serve(plan: BridgePlan, telemetry: Option<Telemetry>) -> Result<(), BoxError> {
     let child_stderr = StderrWriter::start();
     let (bridge, served) = match &plan.upstream {
-        UpstreamPlan::Config { file, sign_in } => {
+        UpstreamPlan::Config { file, sign_in, .. } => {
             let (bridge, config) = configured::bridge(file, sign_in)?;
             let bridge = clustered(observed(bridge, telemetry), &plan).await?;
             let guard = credentials::guard(&config)?;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::cluster_plan::{ClusterOptions, ClusterPlan};
+use super::pins::PinsAction;
 use super::state_key::StateKeySource;
 use crate::options::DrainOptions;
 use crate::sign_in::SignIn;
@@ -30,6 +31,13 @@ pub(crate) struct BridgeOptions {
     /// Serve the servers of a configuration file (`mcpServers`, as hosts write it).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "command"])]
     config: Option<PathBuf>,
+
+    /// Print what has changed in the tools of the file that are quarantined, and exit; with 1 if there are any.
+    #[arg(long, requires = "config", conflicts_with = "accept_pins")]
+    check_pins: bool,
+    /// Accept the new definition of quarantined tools of the file, and exit: SERVER/TOOL, SERVER or `all` (repeatable).
+    #[arg(long, value_name = "TOOL", requires = "config")]
+    accept_pins: Vec<String>,
 
     /// Serve clients over HTTP at this address; port 0 selects a free one [default: 127.0.0.1:8000].
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
@@ -129,6 +137,8 @@ pub(crate) enum UpstreamPlan {
         file: PathBuf,
         /// For those of its servers that have `oauth`.
         sign_in: SignIn,
+        /// In place of serving it.
+        pins: Option<PinsAction>,
     },
 }
 
@@ -244,7 +254,16 @@ impl BridgeOptions {
                     true => SignIn::Never,
                     false => SignIn::WhenRefused(self.token_dir),
                 };
-                Ok(UpstreamPlan::Config { file, sign_in })
+                let pins = match (self.check_pins, self.accept_pins) {
+                    (true, _) => Some(PinsAction::Check),
+                    (false, tools) if tools.is_empty() => None,
+                    (false, tools) => Some(PinsAction::Accept(tools)),
+                };
+                Ok(UpstreamPlan::Config {
+                    file,
+                    sign_in,
+                    pins,
+                })
             }
             (None, None, Some(_)) => Err(
                 "--header and --env are for one server; set `headers` and `env` of the servers in the file"
@@ -385,6 +404,8 @@ mod tests {
             ("bridge --cluster mysql://a -- server", "postgres://"),
             ("bridge --cluster-name a -- server", "--cluster"),
             ("bridge --state-key secret -- server", "`@FILE`"),
+            ("bridge --check-pins -- server", "--config"),
+            ("bridge --accept-pins a -- server", "--config"),
             ("bridge --state-key @a --config b", "cannot be used with"),
             (
                 "bridge --cluster-root-certificates a -- server",

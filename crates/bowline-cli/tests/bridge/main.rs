@@ -8,6 +8,7 @@
 )]
 
 mod killed;
+mod pins;
 mod restarted;
 mod sign_in;
 mod support;
