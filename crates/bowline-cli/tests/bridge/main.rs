@@ -7,6 +7,7 @@
     reason = "helpers of tests may panic, too"
 )]
 
+mod auth;
 mod killed;
 mod pins;
 mod restarted;

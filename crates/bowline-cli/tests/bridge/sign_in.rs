@@ -20,8 +20,13 @@ async fn whoami(caller: Principal) -> String {
     caller.name().unwrap_or("anonymous").to_owned()
 }
 
-/// Starts a server that requires tokens, and returns its URL.
-async fn guarded_server() -> String {
+/// A server that requires tokens.
+pub(crate) struct GuardedServer {
+    pub(crate) url: String,
+    pub(crate) issuer: String,
+}
+
+pub(crate) async fn guarded_server() -> GuardedServer {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let issuer = format!("http://{}", listener.local_addr().unwrap());
     let server = Server::new("notes", "1.0.0").tool(whoami).http();
@@ -32,7 +37,10 @@ async fn guarded_server() -> String {
     let authorization = AuthorizationServer::new(&issuer).resource(&resource, &["notes:read"]);
     tokio::spawn(bound.layer(guard.scopes(["notes:read"])).serve());
     tokio::spawn(async move { axum::serve(listener, authorization.router()).await });
-    resource
+    GuardedServer {
+        url: resource,
+        issuer,
+    }
 }
 
 /// Returns a bridge to a URL as a stdio server, and the lines of its stderr.
@@ -48,11 +56,8 @@ fn bridge_of_file(
 ) -> (Command, mpsc::UnboundedReceiver<String>) {
     let server = json!({"url": url, "bridge": {"oauth": true}});
     let config = json!({"mcpServers": {name: server}, "bridge": {"stdio": true}});
-    std::fs::create_dir_all(&folder.0).unwrap();
-    let file = folder.0.join("bridge.json");
-    std::fs::write(&file, config.to_string()).unwrap();
-    let file = file.to_str().unwrap();
-    bridge_with(&["bridge", "--config", file], &folder.0.join("tokens"))
+    let file = folder.write("bridge.json", &config.to_string());
+    bridge_with(&["bridge", "--config", &file], &folder.0.join("tokens"))
 }
 
 fn bridge_with(arguments: &[&str], tokens: &Path) -> (Command, mpsc::UnboundedReceiver<String>) {
@@ -77,7 +82,7 @@ async fn printed_address(stderr: &mut mpsc::UnboundedReceiver<String>) -> String
 }
 
 /// Does what a browser does with the address that the bridge prints.
-async fn sign_in(url: &str) {
+pub(crate) async fn sign_in(url: &str) {
     let redirect = SimulatedUser::new("ada").allow(url).await.unwrap();
     let rest = redirect.strip_prefix("http://").unwrap();
     let (address, path) = rest.split_once('/').unwrap();
@@ -93,7 +98,7 @@ async fn sign_in(url: &str) {
 async fn the_bridge_signs_in_once_and_keeps_the_token_for_the_next_time() {
     let folder = Folder::new("once");
     in_time(async {
-        let url = guarded_server().await;
+        let url = guarded_server().await.url;
         let (command, mut stderr) = bridge(&url, &folder.0);
         let first = Client::spawn(command).protocol_version(LEGACY);
         let first = tokio::spawn(first.into_future());
@@ -119,7 +124,7 @@ async fn the_bridge_signs_in_once_and_keeps_the_token_for_the_next_time() {
 async fn the_servers_of_a_file_have_their_own_sign_in_and_tokens() {
     let folder = Folder::new("file");
     in_time(async {
-        let url = guarded_server().await;
+        let url = guarded_server().await.url;
         let (command, mut stderr) = bridge_of_file(&url, "notes", &folder);
         let first = Client::spawn(command).protocol_version(MODERN);
         let first = first.await.unwrap();
@@ -153,7 +158,7 @@ async fn a_sign_in_goes_on_when_the_client_gives_its_call_up() {
     let folder = Folder::new("goes-on");
     let tokens = folder.0.to_str().unwrap();
     in_time(async {
-        let url = guarded_server().await;
+        let url = guarded_server().await.url;
         let mut bridge = Program::start(&[
             "bridge",
             &url,
@@ -181,7 +186,7 @@ async fn a_sign_in_goes_on_when_the_client_gives_its_call_up() {
 #[tokio::test]
 async fn without_oauth_the_refusal_is_an_error_of_the_call() {
     in_time(async {
-        let url = guarded_server().await;
+        let url = guarded_server().await.url;
         let command = Command::new(BOWLINE).args(["bridge", &url, "--no-oauth"]);
 
         let refused = Client::spawn(command).protocol_version(LEGACY).await;
@@ -193,12 +198,20 @@ async fn without_oauth_the_refusal_is_an_error_of_the_call() {
 }
 
 /// A folder that is removed at the end of the test.
-struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let name = format!("bowline-cli-{}-{name}", std::process::id());
         Self(std::env::temp_dir().join(name))
+    }
+
+    /// Writes a file, and returns its path.
+    pub(crate) fn write(&self, name: &str, text: &str) -> String {
+        std::fs::create_dir_all(&self.0).unwrap();
+        let file = self.0.join(name);
+        std::fs::write(&file, text).unwrap();
+        file.to_str().unwrap().to_owned()
     }
 }
 
