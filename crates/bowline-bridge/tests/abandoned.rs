@@ -6,6 +6,7 @@ use std::time::Duration;
 use bowline::client::{ClientBuilder, Host};
 use bowline::http::HttpService;
 use bowline::http::client::HyperClient;
+use bowline::http::legacy::Legacy;
 use bowline::prelude::*;
 use bowline::testing::{HandlerCounter, PipeConnector, ResourceCounts, eventually};
 use bowline::types::ElicitResult;
@@ -25,6 +26,13 @@ enum Front {
     Wire,
 }
 
+/// How the bridge reaches the server.
+#[derive(Clone, Copy, Debug)]
+enum Back {
+    Http,
+    Wire,
+}
+
 /// A server whose handlers are counted, and a bridge to it.
 struct World {
     handlers: HandlerCounter,
@@ -33,7 +41,7 @@ struct World {
 }
 
 impl World {
-    fn new(version: &'static str) -> Self {
+    fn new(back: Back, version: &'static str) -> Self {
         let handlers = HandlerCounter::default();
         let counter = handlers.clone();
         let slow = Tool::new("slow", move |cx: Context| {
@@ -57,11 +65,22 @@ impl World {
             .tool(slow)
             .tool(ask)
             .tool(echo);
-        let target = Target::new("upstream", move |_| {
-            let (near, far) = wire::memory();
-            tokio::spawn(server.clone().serve(far));
-            Ok(Client::from_wire(near).protocol_version(version))
-        });
+        let target = match back {
+            Back::Http => {
+                let service = server.http().legacy(Legacy::sessions());
+                let target = Target::new("upstream", move |_| {
+                    let http = HyperClient::with_connector(PipeConnector::to(&service));
+                    let connect = Client::connect("http://localhost/mcp").http_client(http);
+                    Ok(connect.protocol_version(version))
+                });
+                target.stateless()
+            }
+            Back::Wire => Target::new("upstream", move |_| {
+                let (near, far) = wire::memory();
+                tokio::spawn(server.clone().serve(far));
+                Ok(Client::from_wire(near).protocol_version(version))
+            }),
+        };
         let bridge = Bridge::builder(target).max_connections_each(BATCH).build();
         let service = bridge.http();
         Self {
@@ -126,10 +145,15 @@ async fn twenty_thousand_abandoned_calls_leave_nothing_behind() {
         (Front::Wire, MODERN),
         (Front::Wire, LEGACY),
     ] {
-        for upstream in [MODERN, LEGACY] {
-            let what = format!("{front:?} at {version}, upstream at {upstream}");
+        for (back, upstream) in [
+            (Back::Wire, MODERN),
+            (Back::Wire, LEGACY),
+            (Back::Http, MODERN),
+            (Back::Http, LEGACY),
+        ] {
+            let what = format!("{front:?} at {version}, upstream over {back:?} at {upstream}");
             let before = ResourceCounts::now().tasks;
-            let world = World::new(upstream);
+            let world = World::new(back, upstream);
             let client = world.connect(front, version).await.unwrap();
             for _ in 0..CALLS / BATCH {
                 abandoned += abandon_batch(&world, &client).await;
@@ -182,7 +206,7 @@ async fn abandon_batch(world: &World, client: &Client) -> usize {
 #[tokio::test(start_paused = true)]
 async fn calls_whose_clients_vanish_while_they_are_parked_leave_nothing_behind() {
     let before = ResourceCounts::now().tasks;
-    let world = World::new(LEGACY);
+    let world = World::new(Back::Wire, LEGACY);
     for _ in 0..5 {
         let asked = HandlerCounter::default();
         let counter = asked.clone();
@@ -250,6 +274,6 @@ async fn calls_that_are_dropped_while_the_connection_opens_leave_nothing_behind(
     assert!(is_clean, "{:?}", ResourceCounts::now());
 }
 
-/// In each of ten worlds.
-const CALLS: usize = 2_000;
+/// In each of twenty worlds.
+const CALLS: usize = 1_000;
 const BATCH: usize = 50;

@@ -33,26 +33,30 @@ impl SignInWhenRefused {
         let SignIn::WhenRefused(folder) = &target.sign_in else {
             return None;
         };
-        let oauth = OAuth::new(&target.url)
-            .name(name)
-            .user_agent(Loopback::new(|url| {
-                eprintln!(
-                    "bowline: the server requires a sign-in; open this address in a browser:\n{url}"
-                );
-                open_browser(url);
-                Ok(())
-            }));
-        let folder = folder.clone().or_else(default_folder);
-        let oauth = match folder {
-            Some(folder) => oauth.store(FileStore::new(folder)),
-            None => {
-                tracing::warn!(
-                    "no home directory: tokens are kept in memory only; see --token-dir"
-                );
-                oauth
-            }
-        };
-        Some(Self(Arc::new(oauth)))
+        let oauth = OAuth::new(&target.url).name(name);
+        let oauth = with_browser(oauth, "the server");
+        Some(Self(Arc::new(with_files(oauth, folder.clone()))))
+    }
+}
+
+/// Makes the user sign in with a browser. `server` names the server in the message for the user.
+pub(crate) fn with_browser(oauth: OAuth, server: &str) -> OAuth {
+    let server = server.to_owned();
+    oauth.user_agent(Loopback::new(move |url| {
+        eprintln!("bowline: {server} requires a sign-in; open this address in a browser:\n{url}");
+        open_browser(url);
+        Ok(())
+    }))
+}
+
+/// Keeps the tokens in files of this folder, or of the default one.
+pub(crate) fn with_files(oauth: OAuth, folder: Option<PathBuf>) -> OAuth {
+    match folder.or_else(default_folder) {
+        Some(folder) => oauth.store(FileStore::new(folder)),
+        None => {
+            tracing::warn!("no home directory: tokens are kept in memory only; see --token-dir");
+            oauth
+        }
     }
 }
 

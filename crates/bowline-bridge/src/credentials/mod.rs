@@ -151,20 +151,64 @@ pub fn check_front(config: &BridgeConfig) -> Result<()> {
     if config.settings().auth.is_some() {
         return Ok(());
     }
-    match config.upstreams().find(|upstream| needs_token(upstream)) {
-        Some(upstream) => {
-            let member = match upstream.settings().credentials {
-                UpstreamCredentials::PassThrough => "passThrough",
-                _ => "tokenExchange",
-            };
-            let name = upstream.name();
-            let what = format!(
-                "server `{name}`: `bridge.{member}` needs the access tokens of clients: set `auth` in `bridge`"
-            );
-            Err(Error::Misuse { what })
-        }
+    match first_with_token(config) {
+        Some(what) => Err(Error::Misuse {
+            what: format!("{what}: set `auth` in `bridge`"),
+        }),
         None => Ok(()),
     }
+}
+
+/// Checks that a configuration can replace another one while the front goes on as it was started: its layer neither
+/// appears nor changes with a [reload](crate::Bridge::reload), and [`guard`] keeps the tokens of clients only if a server
+/// needs them. `started` is the configuration that the front was started with. Not for a front with a layer of the
+/// application's own.
+///
+/// # Errors
+///
+/// [`Error::Misuse`] that names the member. The bridge must be started anew.
+///
+/// # Examples
+///
+/// ```
+/// use bowline_bridge::{BridgeConfig, credentials};
+///
+/// let open = BridgeConfig::from_json(r#"{"mcpServers": {"files": {"url": "https://files.example/mcp"}}}"#)?;
+/// let passing = BridgeConfig::from_json(
+///     r#"{"mcpServers": {"files": {"url": "https://files.example/mcp", "bridge": {"passThrough": true}}}}"#,
+/// )?;
+/// assert!(credentials::check_reload(&open, &open).is_ok());
+/// assert!(credentials::check_reload(&open, &passing).is_err());
+/// # Ok::<(), bowline_bridge::config::ConfigError>(())
+/// ```
+pub fn check_reload(started: &BridgeConfig, config: &BridgeConfig) -> Result<()> {
+    check_front(config)?;
+    let restart = |what: String| {
+        let what = format!("{what}: start the bridge anew");
+        Err(Error::Misuse { what })
+    };
+    if started.settings().auth != config.settings().auth {
+        return restart("`bridge.auth` has changed, and the front does not change".to_owned());
+    }
+    match first_with_token(config) {
+        Some(what) if first_with_token(started).is_none() => {
+            restart(format!("{what}, which the front has not kept so far"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Describes the first server that is called with the token of the client.
+fn first_with_token(config: &BridgeConfig) -> Option<String> {
+    let upstream = config.upstreams().find(|upstream| needs_token(upstream))?;
+    let member = match upstream.settings().credentials {
+        UpstreamCredentials::PassThrough => "passThrough",
+        _ => "tokenExchange",
+    };
+    let name = upstream.name();
+    Some(format!(
+        "server `{name}`: `bridge.{member}` needs the access tokens of clients"
+    ))
 }
 
 /// Returns whether a server is called with the token of the client, or with one in exchange for it.

@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
-use bowline::Result;
 use bowline::client::ServerConfig;
+use bowline::exchange::BoxFuture;
+use bowline::http::client::{Authorizer, Refusal};
+use bowline::{Error, Result};
 use bowline_auth::client::{OAuth, RegisteredClient, Secret, SubjectToken, TokenExchange};
+
+use http::{request, response};
 
 use super::{Credentials, url_of, usable};
 use crate::Target;
@@ -54,11 +58,38 @@ impl OAuthSetup {
             Some(setup) => setup(oauth, &server),
             None => oauth,
         };
-        let oauth = Arc::new(oauth);
+        let oauth = Arc::new(BackgroundOAuth(Arc::new(oauth)));
         let name = server.name().to_owned();
         Ok(Target::new(name, move |_| {
             Ok(server.client()?.authorizer(oauth.clone()))
         }))
+    }
+}
+
+/// OAuth that goes on when the request that needs it is dropped: a person takes longer to sign in than a request waits,
+/// and the next one then finds the token.
+struct BackgroundOAuth(Arc<OAuth>);
+
+impl Authorizer for BackgroundOAuth {
+    fn sign<'a>(&'a self, request: &'a mut request::Parts) -> BoxFuture<'a, Result<()>> {
+        self.0.sign(request)
+    }
+
+    fn answer<'a>(&'a self, refusal: &'a Refusal) -> BoxFuture<'a, Result<()>> {
+        let (oauth, refusal) = (self.0.clone(), refusal.clone());
+        Box::pin(async move {
+            // The timeout of the prompt ends the task, or the end of the runtime.
+            let answer = tokio::spawn(async move { oauth.answer(&refusal).await });
+            answer.await.unwrap_or(Err(Error::Closed))
+        })
+    }
+
+    fn identity(&self) -> Option<String> {
+        self.0.identity()
+    }
+
+    fn observe_response(&self, head: &response::Parts) {
+        self.0.observe_response(head);
     }
 }
 
@@ -122,8 +153,8 @@ fn with_secret(client: RegisteredClient, secret: Option<&String>) -> RegisteredC
     }
 }
 
-fn misuse(what: &str) -> bowline::Error {
-    bowline::Error::Misuse {
+fn misuse(what: &str) -> Error {
+    Error::Misuse {
         what: what.to_owned(),
     }
 }

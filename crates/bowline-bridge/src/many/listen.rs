@@ -58,6 +58,8 @@ pub struct ListenMerger {
     is_acknowledged: bool,
     /// Notifications that wait for the acknowledgement, without duplicates.
     waiting: Vec<Notification>,
+    /// The size of their params.
+    waiting_bytes: usize,
     dropped: u64,
 }
 
@@ -122,6 +124,7 @@ impl ListenMerger {
             parts,
             is_acknowledged: false,
             waiting: Vec::new(),
+            waiting_bytes: 0,
             dropped: 0,
         }
     }
@@ -211,6 +214,7 @@ impl ListenMerger {
             }
         }
         let waiting = std::mem::take(&mut self.waiting);
+        self.waiting_bytes = 0;
         let mut events = vec![ListenEvent::Acknowledged(filter)];
         events.extend(waiting.into_iter().map(ListenEvent::Notification));
         events
@@ -255,14 +259,17 @@ impl ListenMerger {
             waiting.method == notification.method && uri_of(waiting) == uri_of(&notification)
         };
         let is_change = CHANGES.contains(&&*notification.method);
-        match self
-            .waiting
-            .iter()
-            .any(|waiting| is_change && is_same(waiting))
-        {
-            true => {}
-            false if self.waiting.len() >= MAX_WAITING => self.dropped += 1,
-            false => self.waiting.push(notification),
+        let is_known = self.waiting.iter().any(|it| is_change && is_same(it));
+        if is_known {
+            return Vec::new();
+        }
+        let params = notification.params.as_ref();
+        let bytes = self.waiting_bytes + params.map_or(0, |params| params.as_bytes().len());
+        if self.waiting.len() >= MAX_WAITING || bytes > MAX_WAITING_BYTES {
+            self.dropped += 1;
+        } else {
+            self.waiting_bytes = bytes;
+            self.waiting.push(notification);
         }
         Vec::new()
     }
@@ -406,4 +413,7 @@ const CHANGES: [&str; 4] = [
     ResourceUpdatedNotification::NAME,
 ];
 
+/// What waits for an acknowledgement, which comes within seconds.
 const MAX_WAITING: usize = 256;
+/// For notifications of extensions, which may have any size.
+const MAX_WAITING_BYTES: usize = 1024 * 1024;

@@ -200,6 +200,20 @@ fn what_was_not_requested_is_dropped_and_what_waits_is_bounded() {
 }
 
 #[test]
+fn large_notifications_that_wait_are_bounded_by_their_size() {
+    let wanted = filter(json!({"x": true}));
+    let mut merger = ListenMerger::new(&wanted, ["a", "b"], |_| None);
+
+    for _ in 0..5 {
+        let large = json!({"x": "x".repeat(300 * 1024)});
+        let _ = merger.handle_notification("a", notification("x", Some(large)));
+    }
+
+    assert_eq!(merger.dropped(), 2);
+    assert_eq!(merger.handle_timeout().len(), 1 + 3);
+}
+
+#[test]
 fn whatever_happens_the_client_sees_every_change_after_one_acknowledgement() {
     let mut random = SplitMix64::new(23);
     for _ in 0..5000 {

@@ -1,6 +1,7 @@
 //! [`UriRoutes`]: which server a resource is read from.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use bowline::Json;
 use bowline::server::UriTemplate;
@@ -8,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::page_merger::{key_of, member_of};
 use super::raw_object::RawObject;
-use crate::config::{ItemKind, NamePattern};
+use crate::config::{ItemKind, NamePattern, shortened};
 
 /// Finds the server of a resource by its URI.
 ///
@@ -54,12 +55,14 @@ struct ServerUris {
     templates: BTreeMap<String, TemplateMatcher>,
 }
 
-/// The latest URIs, up to a limit.
+/// The latest URIs, up to limits of their number and their size.
 #[derive(Debug, Default)]
 struct UriSet {
-    uris: BTreeSet<String>,
+    uris: BTreeSet<Arc<str>>,
     /// The same, oldest first.
-    order: VecDeque<String>,
+    order: VecDeque<Arc<str>>,
+    /// The size of all.
+    bytes: usize,
 }
 
 #[derive(Debug)]
@@ -201,7 +204,15 @@ impl UriRoutes {
 
 impl ServerUris {
     fn learn_template(&mut self, text: &str) {
-        if self.templates.len() >= MAX_TEMPLATES || self.templates.contains_key(text) {
+        if self.templates.contains_key(text) {
+            return;
+        }
+        let bytes: usize = self.templates.keys().map(String::len).sum();
+        if self.templates.len() >= MAX_TEMPLATES || bytes + text.len() > MAX_TEMPLATE_BYTES {
+            tracing::debug!(
+                template = shortened(text),
+                "too many templates; it is not remembered"
+            );
             return;
         }
         let matcher = match UriTemplate::parse(text) {
@@ -232,14 +243,20 @@ impl ServerUris {
 
 impl UriSet {
     fn insert(&mut self, uri: &str) {
-        if !self.uris.insert(uri.to_owned()) {
+        if uri.len() > MAX_URI_LENGTH || self.uris.contains(uri) {
             return;
         }
-        self.order.push_back(uri.to_owned());
+        let uri: Arc<str> = uri.into();
+        self.bytes += uri.len();
+        self.uris.insert(uri.clone());
+        self.order.push_back(uri);
         // A server can list without end; its oldest URIs are then found by pattern or template only.
-        if self.order.len() > MAX_URIS {
-            let oldest = self.order.pop_front();
-            oldest.map(|oldest| self.uris.remove(&oldest));
+        while self.order.len() > MAX_URIS || self.bytes > MAX_URI_BYTES {
+            let Some(oldest) = self.order.pop_front() else {
+                return;
+            };
+            self.bytes -= oldest.len();
+            self.uris.remove(&oldest);
         }
     }
 }
@@ -299,9 +316,17 @@ fn literal_length(template: &str) -> usize {
 
 const MAX_URIS: usize = 10_000;
 const MAX_TEMPLATES: usize = 1000;
+/// Of the URIs that one server has listed, and of those that its results link to.
+const MAX_URI_BYTES: usize = 1024 * 1024;
+/// Of all templates of one server. They are parsed, so they are larger than their text.
+const MAX_TEMPLATE_BYTES: usize = 256 * 1024;
+/// Longer URIs are not remembered: those with data in them would displace all others.
+const MAX_URI_LENGTH: usize = 8 * 1024;
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn routes() -> UriRoutes {
@@ -414,5 +439,33 @@ mod tests {
             Some("c")
         );
         assert_eq!(routes.servers["c"].linked.uris.len(), MAX_URIS);
+    }
+
+    #[test]
+    fn the_bytes_of_what_is_remembered_are_bounded() {
+        let mut routes = routes();
+
+        for number in 0..2 * MAX_URI_BYTES / MAX_URI_LENGTH {
+            let long = "x".repeat(MAX_URI_LENGTH - 10);
+            routes.learn("c", &format!("{number:09}:{long}"));
+        }
+        routes.learn("c", &"y".repeat(MAX_URI_LENGTH + 1));
+        for number in 0..MAX_TEMPLATES {
+            let long = "x".repeat(MAX_URI_LENGTH - 20);
+            let template = json!({"uriTemplate": format!("{number:09}:{long}{{a}}")});
+            let page = Json::from(json!({"resourceTemplates": [template]}));
+            routes.learn_page("c", ItemKind::ResourceTemplate, &page);
+        }
+
+        let learned = &routes.servers["c"];
+        let linked: usize = learned.linked.uris.iter().map(|uri| uri.len()).sum();
+        assert!(linked <= MAX_URI_BYTES, "{linked}");
+        assert!(linked > MAX_URI_BYTES / 2, "{linked}");
+        assert_eq!(
+            routes.route(&"y".repeat(MAX_URI_LENGTH + 1), |_| true),
+            None
+        );
+        let templates: usize = learned.templates.keys().map(String::len).sum();
+        assert!(templates <= MAX_TEMPLATE_BYTES, "{templates}");
     }
 }

@@ -39,9 +39,12 @@ pub(super) enum Sent {
 impl From<Refusal> for RpcError {
     fn from(refusal: Refusal) -> Self {
         match refusal {
+            // One text for all: who asks must not learn whether there is such a call.
             Refusal::Foreign => Self::invalid_params(
-                "`requestState` was not issued by this server for this request",
-            ),
+                "`requestState` was not issued by this server for this request; if it was issued before a restart, \
+                 its call was lost and may have run",
+            )
+            .with_data(json!({"reason": "unknownState", "mayHaveRun": true})),
             Refusal::AlreadyUsed => Self::invalid_params("request state was already used"),
             Refusal::Expired => Self::invalid_params("request state has expired"),
             Refusal::Cancelled => {

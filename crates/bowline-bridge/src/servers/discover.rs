@@ -6,7 +6,7 @@ use bowline_core::json::Object;
 use bowline_types::Meta;
 
 use super::front_request::{FrontRequest, OwnedTask, within};
-use super::set::Introduction;
+use super::introductions::Introduction;
 use crate::bridge::identity;
 use crate::config::{ParkedCallForm, StalePolicy};
 use crate::many::merge_introductions;
@@ -40,7 +40,9 @@ impl FrontRequest {
             }
             is_complete &= connected.is_ok();
             let shows = connected.is_ok() || entry.settings().stale == StalePolicy::Show;
-            let introduction = entry.introduction().filter(|_| shows);
+            let owner = entry.owner(&self.principal);
+            let introduction = entry.introductions().get(&owner);
+            let introduction = introduction.filter(|_| shows);
             let part = introduction.map(|it| self.converted(&it, parked_calls));
             let part = part.unwrap_or_else(|| Json::from_static(UNKNOWN));
             parts.push((entry.name(), part));

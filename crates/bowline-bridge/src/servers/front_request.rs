@@ -75,18 +75,20 @@ impl FrontRequest {
     /// list waits for it would otherwise never be there.
     pub(super) async fn connect(&self, entry: &Arc<ServerEntry>) -> Result<(), RpcError> {
         let (entry, request, cx) = (entry.clone(), self.request.clone(), self.cx.clone());
+        let owner = entry.owner(&self.principal);
         let connecting = tokio::spawn(async move {
             let lease = entry.upstream().lease(&request, &cx).await?;
             let connection = open_connection(&lease)?;
             let dialect = connection.dialect();
+            let introductions = entry.introductions();
             match connection.channel().introduction() {
-                Some(introduction) => entry.set_introduction(introduction, dialect),
+                Some(introduction) => introductions.set(&owner, introduction, dialect),
                 // A client whose version is fixed sends no handshake.
-                None if entry.introduction().is_none() => {
+                None if introductions.get(&owner).is_none() => {
                     let params = Json::empty_object();
                     let discover = Request::new(DiscoverRequest::NAME, params, request.caller);
                     let introduction = forward(entry.upstream(), discover, &cx).await?;
-                    entry.set_introduction(&introduction, dialect);
+                    introductions.set(&owner, &introduction, dialect);
                 }
                 None => {}
             }

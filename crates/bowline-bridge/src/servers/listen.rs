@@ -16,11 +16,11 @@ use bowline_types::{
     SubscriptionsListenRequestParams, SubscriptionsListenResult, ToolListChangedNotification,
     meta_key,
 };
-use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::front_request::FrontRequest;
+use super::part_events::{PartEvent, PartEventKind, PartEvents, lagged};
 use super::set::ServerEntry;
 use super::{Servers, one};
 use crate::config::ItemKind;
@@ -47,14 +47,15 @@ pub(super) async fn listen(servers: &Servers, request: Request, cx: Context) -> 
                     break;
                 }
             }
-            refused = listen_to_set(&front, &mut client) => return Err(refused),
+            error = listen_to_set(&front, &mut client) => return Err(error),
         }
     }
     let result = SubscriptionsListenResult::new(cx.request_id());
     Json::encode(&result).map_err(|error| RpcError::internal(error.to_string()))
 }
 
-/// Passes on the notifications of the servers of one configuration. Returns only if there is nothing to listen to.
+/// Passes on the notifications of the servers of one configuration. Returns only if there is nothing to listen to, or if
+/// notifications were lost.
 async fn listen_to_set(front: &FrontRequest, client: &mut ListeningClient) -> RpcError {
     client.changed_lists();
     let routes = front.resource_servers(&client.wanted).await;
@@ -68,7 +69,7 @@ async fn listen_to_set(front: &FrontRequest, client: &mut ListeningClient) -> Rp
     });
     let ids = front.task_ids();
     merger.edit_filters(|server, filter| ids.keep_own(server, filter));
-    let (events, mut received) = mpsc::unbounded_channel();
+    let events = Arc::new(PartEvents::default());
     let mut parts = JoinSet::new();
     for (server, filter) in merger.filters() {
         if let Some(entry) = front.set.get(server) {
@@ -82,17 +83,20 @@ async fn listen_to_set(front: &FrontRequest, client: &mut ListeningClient) -> Rp
     let mut timeout = std::pin::pin!(tokio::time::sleep(limit));
     loop {
         tokio::select! {
-            event = next(&mut received) => client.handle(front, &mut merger, event),
+            biased; // events first: they may complete the acknowledgement that the timeout sends without them
+            event = events.next() => {
+                let event = match event {
+                    Ok(event) => event,
+                    Err(lagged) => return lagged,
+                };
+                let server = event.server.clone();
+                client.handle(front, &mut merger, event);
+                if merger.dropped() > 0 {
+                    return lagged(&server);
+                }
+            }
             () = &mut timeout, if !merger.is_acknowledged() => client.pass_on(merger.handle_timeout()),
         }
-    }
-}
-
-/// Returns the next event of a part. The caller has a sender, so there is always one to wait for.
-async fn next(received: &mut UnboundedReceiver<PartEvent>) -> PartEvent {
-    match received.recv().await {
-        Some(event) => event,
-        None => std::future::pending().await,
     }
 }
 
@@ -234,20 +238,7 @@ struct ListenPart {
     entry: Arc<ServerEntry>,
     request: Request,
     cx: Context,
-    events: UnboundedSender<PartEvent>,
-}
-
-struct PartEvent {
-    server: String,
-    kind: PartEventKind,
-}
-
-enum PartEventKind {
-    Notification(Notification),
-    /// It is opened again.
-    Lost,
-    /// The server has no subscriptions.
-    Ended,
+    events: Arc<PartEvents>,
 }
 
 impl ListenPart {
@@ -255,7 +246,7 @@ impl ListenPart {
         front: &FrontRequest,
         entry: &Arc<ServerEntry>,
         filter: &SubscriptionFilter,
-        events: UnboundedSender<PartEvent>,
+        events: Arc<PartEvents>,
     ) -> Self {
         let mut filter = filter.clone();
         front.task_ids().to_inner(&mut filter);
@@ -300,8 +291,7 @@ impl ListenPart {
             };
             let has_ended = matches!(kind, PartEventKind::Ended);
             let server = self.entry.name().to_owned();
-            // An error means that the client is gone, and this task with it.
-            let _ = self.events.send(PartEvent { server, kind });
+            self.events.push(PartEvent { server, kind });
             if has_ended {
                 return;
             }
@@ -315,14 +305,13 @@ impl ListenPart {
 /// Where the notifications of one server go.
 struct PartSink {
     server: String,
-    events: UnboundedSender<PartEvent>,
+    events: Arc<PartEvents>,
     front: Context,
 }
 
 impl NotificationSink for PartSink {
     fn notify(&self, notification: Notification) {
-        // An error means that the client is gone.
-        let _ = self.events.send(PartEvent {
+        self.events.push(PartEvent {
             server: self.server.clone(),
             kind: PartEventKind::Notification(notification),
         });

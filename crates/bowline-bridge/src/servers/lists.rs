@@ -149,7 +149,7 @@ impl FrontRequest {
         cursor: Option<&str>,
     ) -> Page {
         self.connect(entry).await?;
-        if !entry.may_have(kind) {
+        if !entry.may_have(kind, &entry.owner(&self.principal)) {
             return Ok(None);
         }
         let params = with_cursor(&self.request.params, cursor);

@@ -8,7 +8,8 @@ use bowline::Json;
 use bowline::exchange::Principal;
 use tokio::time::Instant;
 
-use super::ServerSet;
+use super::set::owner;
+use super::{ServerEntry, ServerSet};
 use crate::config::{ConfigChanges, ItemKind};
 use crate::many::{LastLists, UriRoutes};
 
@@ -16,8 +17,8 @@ use crate::many::{LastLists, UriRoutes};
 pub(super) struct ServerMemory {
     routes: RwLock<UriRoutes>,
     last_lists: Mutex<LastLists>,
-    /// When the resources of servers were last listed to find one.
-    listed: Mutex<BTreeMap<String, Instant>>,
+    /// When the resources of servers were last listed to find one, for the [owners](ServerEntry::owner) of connections.
+    listed: Mutex<BTreeMap<(String, String), Instant>>,
 }
 
 impl ServerMemory {
@@ -38,7 +39,7 @@ impl ServerMemory {
         let mut lists = self.lists();
         for server in changes.removed.iter().chain(&changes.reconnected) {
             lists.forget_server(server);
-            self.listed().remove(server);
+            self.listed().retain(|(listed, _), _| listed != server);
         }
     }
 
@@ -84,17 +85,22 @@ impl ServerMemory {
         self.lists().get(server, kind, &owner(principal), cursor)
     }
 
-    /// Returns whether the resources of a server were listed a moment ago.
-    pub(super) fn has_listed(&self, server: &str) -> bool {
-        let listed = self.listed().get(server).map(Instant::elapsed);
-        listed.is_some_and(|elapsed| elapsed < LIST_AGAIN_AFTER)
+    /// Returns whether the resources of a server, as a principal sees them, were listed a moment ago.
+    pub(super) fn has_listed(&self, entry: &ServerEntry, principal: &Principal) -> bool {
+        let key = (entry.name().to_owned(), entry.owner(principal));
+        self.listed().get(&key).is_some_and(is_recent)
     }
 
-    pub(super) fn set_listed(&self, server: &str) {
-        self.listed().insert(server.to_owned(), Instant::now());
+    /// Records that the resources of a server were listed, or could not be.
+    pub(super) fn set_listed(&self, entry: &ServerEntry, principal: &Principal) {
+        let key = (entry.name().to_owned(), entry.owner(principal));
+        let mut listed = self.listed();
+        // Bounds them by how many principals can ask in that time.
+        listed.retain(|_, at| is_recent(at));
+        listed.insert(key, Instant::now());
     }
 
-    fn listed(&self) -> MutexGuard<'_, BTreeMap<String, Instant>> {
+    fn listed(&self) -> MutexGuard<'_, BTreeMap<(String, String), Instant>> {
         self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -104,16 +110,13 @@ impl ServerMemory {
     }
 }
 
+fn is_recent(at: &Instant) -> bool {
+    at.elapsed() < LIST_AGAIN_AFTER
+}
+
 fn patterns(set: &ServerSet) -> impl Iterator<Item = (&str, Vec<crate::config::NamePattern>)> {
     let entries = set.names().servers().filter_map(|server| set.get(server));
     entries.map(|entry| (entry.name(), entry.settings().uris.clone()))
-}
-
-/// Returns the owner of a list. The owner of an anonymous client differs from that of every name.
-fn owner(principal: &Principal) -> String {
-    principal
-        .name()
-        .map_or_else(String::new, |name| format!("principal {name}"))
 }
 
 /// How often a client can make the bridge list all resources by asking for one that is unknown.

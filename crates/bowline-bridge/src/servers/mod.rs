@@ -14,12 +14,16 @@ mod discover;
 mod front_request;
 use front_request::FrontRequest;
 
+mod introductions;
+
 mod lists;
 
 mod listen;
 
 mod memory;
 use memory::ServerMemory;
+
+mod part_events;
 
 mod pinned;
 

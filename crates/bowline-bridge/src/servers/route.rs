@@ -67,7 +67,7 @@ impl FrontRequest {
 
     /// Lists the resources and templates of all servers that have not been listed. Returns whether there were any.
     pub(super) async fn learn_resources(&self) -> bool {
-        let is_new = |entry: &&Arc<ServerEntry>| !self.memory.has_listed(entry.name());
+        let is_new = |entry: &&Arc<ServerEntry>| !self.memory.has_listed(entry, &self.principal);
         let requested: Vec<_> = self.usable().filter(is_new).cloned().collect();
         let has_new = !requested.is_empty();
         let requested: Vec<_> = requested
@@ -86,11 +86,16 @@ impl FrontRequest {
     }
 
     async fn learn_resources_of(&self, entry: &Arc<ServerEntry>) -> Result<(), RpcError> {
-        for kind in [ItemKind::Resource, ItemKind::ResourceTemplate] {
-            self.list_all(entry, kind).await?;
-        }
-        self.memory.set_listed(entry.name());
-        Ok(())
+        let listing = async {
+            for kind in [ItemKind::Resource, ItemKind::ResourceTemplate] {
+                self.list_all(entry, kind).await?;
+            }
+            Ok(())
+        };
+        let listed = listing.await;
+        // Also after a failure: the next request must not wait for a server that hangs.
+        self.memory.set_listed(entry, &self.principal);
+        listed
     }
 
     /// Requests all pages of a server.

@@ -1,14 +1,15 @@
 //! [`ServerSet`]: the servers of one configuration.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bowline::exchange::{Dialect, Principal};
-use bowline::{Error, Json, Result};
+use bowline::exchange::Principal;
+use bowline::{Error, Result};
 use bowline_core::json::pick;
 
 use super::TargetFn;
+use super::introductions::Introductions;
 use super::pinned::{PinFiles, PinnedServer};
 use crate::config::{BridgeConfig, ConfigChanges, ItemKind, UpstreamConfig, UpstreamSettings};
 use crate::many::Names;
@@ -27,15 +28,7 @@ pub(super) struct ServerEntry {
     config: UpstreamConfig,
     upstream: Arc<Upstream>,
     pins: Option<PinnedServer>,
-    /// What it last said about itself.
-    introduction: Mutex<Option<Introduction>>,
-}
-
-/// What a server said about itself, and in which version.
-#[derive(Clone)]
-pub(super) struct Introduction {
-    pub(super) result: Json,
-    pub(super) dialect: &'static Dialect,
+    introductions: Introductions,
 }
 
 impl ServerSet {
@@ -134,7 +127,8 @@ impl ServerEntry {
             config: config.clone(),
             upstream,
             pins,
-            introduction: Mutex::new(before.and_then(Self::introduction)),
+            introductions: before
+                .map_or_else(Introductions::default, |it| it.introductions.clone()),
         })
     }
 
@@ -154,45 +148,43 @@ impl ServerEntry {
         self.pins.as_ref()
     }
 
-    /// Returns what the server last said about itself.
-    pub(super) fn introduction(&self) -> Option<Introduction> {
-        let introduction = self.introduction.lock();
-        introduction.unwrap_or_else(PoisonError::into_inner).clone()
+    /// Returns whom the connections of a principal are shared with: all clients, or no other principal.
+    pub(super) fn owner(&self, principal: &Principal) -> String {
+        match self.upstream.is_per_principal() {
+            true => owner(principal),
+            false => String::new(),
+        }
     }
 
-    pub(super) fn set_introduction(&self, result: &Json, dialect: &'static Dialect) {
-        let mut last = self
-            .introduction
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *last = Some(Introduction {
-            result: result.clone(),
-            dialect,
-        });
+    /// Returns what the server last said about itself to an [owner](Self::owner).
+    pub(super) fn introductions(&self) -> &Introductions {
+        &self.introductions
     }
 
-    /// Returns whether the server may have such a list, by what it last said about itself.
-    pub(super) fn may_have(&self, kind: ItemKind) -> bool {
+    /// Returns whether the server may have such a list, by what it last said about itself to an [owner](Self::owner).
+    pub(super) fn may_have(&self, kind: ItemKind, owner: &str) -> bool {
         let member = match kind {
             ItemKind::Tool => "tools",
             ItemKind::Prompt => "prompts",
             ItemKind::Resource | ItemKind::ResourceTemplate => "resources",
         };
-        self.may_declare(member)
-    }
-
-    /// Returns whether the server may declare a capability, by what it last said about itself.
-    pub(super) fn may_declare(&self, capability: &str) -> bool {
-        let introduction = self.introduction();
+        let introduction = self.introductions.get(owner);
         let Some(Ok([capabilities])) = introduction.map(|it| pick(&it.result, ["capabilities"]))
         else {
             return true;
         };
-        let Some(Ok([declared])) = capabilities.map(|it| pick(&it, [capability])) else {
+        let Some(Ok([declared])) = capabilities.map(|it| pick(&it, [member])) else {
             return true;
         };
         declared.is_some()
     }
+}
+
+/// Returns a text for a principal. That of an anonymous client differs from that of every name.
+pub(super) fn owner(principal: &Principal) -> String {
+    principal
+        .name()
+        .map_or_else(String::new, |name| format!("principal {name}"))
 }
 
 fn expanded(config: &BridgeConfig) -> Result<BridgeConfig> {

@@ -1,7 +1,7 @@
 //! The front that requires tokens, as the configuration says, and what is refused when targets are created.
 
 use bowline::Client;
-use bowline_bridge::credentials::{Credentials, check_front, guard};
+use bowline_bridge::credentials::{Credentials, check_front, check_reload, guard};
 use bowline_bridge::{Bridge, BridgeConfig};
 use serde_json::{Value, json};
 
@@ -54,6 +54,35 @@ fn a_front_without_auth_is_open_and_cannot_serve_what_needs_tokens() {
         let error = check_front(&config(upstream, json!({}))).unwrap_err();
         let expected = format!("server `up`: `bridge.{member}` needs the access tokens of clients");
         assert!(error.to_string().starts_with(&expected), "{error}");
+    }
+}
+
+#[test]
+fn a_reload_that_the_running_front_cannot_serve_is_refused() {
+    let plain = || json!({"url": "https://a.example/mcp"});
+    let passed = || json!({"url": "https://a.example/mcp", "bridge": {"passThrough": true}});
+    let (open, guarded) = (config(plain(), json!({})), config(plain(), auth()));
+    let passing = config(passed(), auth());
+
+    check_reload(&guarded, &guarded).unwrap();
+    check_reload(&passing, &guarded).unwrap();
+    check_reload(&passing, &passing).unwrap();
+    for (started, next, expected) in [
+        (&open, &guarded, "`bridge.auth` has changed"),
+        (&guarded, &open, "`bridge.auth` has changed"),
+        (
+            &open,
+            &config(passed(), json!({})),
+            "set `auth` in `bridge`",
+        ),
+        (
+            &guarded,
+            &passing,
+            "server `up`: `bridge.passThrough` needs",
+        ),
+    ] {
+        let error = check_reload(started, next).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
     }
 }
 

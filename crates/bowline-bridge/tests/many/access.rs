@@ -3,8 +3,9 @@
 use bowline::ErrorCode;
 use bowline::exchange::Principal;
 use bowline::prelude::*;
+use bowline_bridge::{Bridge, Target};
 
-use crate::world::{MODERN, World, connect, connect_as, rpc_error, tool_names};
+use crate::world::{MODERN, World, connect, connect_as, named, parse, rpc_error, tool_names};
 
 fn files() -> Server {
     let tool = |name: &'static str| Tool::new(name, move || async move { name });
@@ -59,4 +60,35 @@ async fn rules_decide_by_principal() {
     assert_eq!(error.message, "unknown tool `b__write`");
     let page = bob.request_raw("tools/list", ()).await.unwrap();
     assert!(page.json().as_str().contains(r#""cacheScope":"private""#));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_server_says_to_one_principal_is_not_shown_to_another() {
+    let config = parse(r#"{"mcpServers": {"a": {"command": "a"}}}"#);
+    let bridge = Bridge::from_config_with(&config, |server| {
+        let target = Target::new(server.name(), |principal| {
+            if principal.name() == Some("ada") {
+                let secret = named("a").instructions("Ada's project is called Heron.");
+                return Ok(Client::in_process(&secret));
+            }
+            let (near, far) = bowline::wire::memory();
+            drop(far);
+            Ok(Client::from_wire(near))
+        });
+        Ok(target.per_principal())
+    });
+    let bridge = bridge.unwrap();
+    let [ada, bob] = ["ada", "bob"].map(Principal::named);
+    let introduction = async |principal: &Principal| {
+        let client = connect_as(&bridge, principal.clone()).await;
+        let discovered = client.request_raw("server/discover", ()).await.unwrap();
+        discovered.json().as_str().to_owned()
+    };
+
+    let of_ada = introduction(&ada).await;
+    let of_bob = introduction(&bob).await;
+
+    assert!(of_ada.contains("Heron"), "{of_ada}");
+    assert!(!of_bob.contains("Heron"), "{of_bob}");
+    assert!(introduction(&ada).await.contains("Heron"));
 }

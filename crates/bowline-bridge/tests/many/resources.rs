@@ -1,11 +1,16 @@
 //! Resources keep their URIs, and the bridge finds their servers.
 
+use std::time::Duration;
+
 use bowline::ErrorCode;
+use bowline::exchange::Principal;
 use bowline::prelude::*;
 use bowline::types::{CallToolResult, ContentBlock};
+use bowline_bridge::{Bridge, Target};
 use serde_json::json;
+use tokio::time::Instant;
 
-use crate::world::{ERAS, MODERN, TWO, World, connect, named, rpc_error};
+use crate::world::{ERAS, MODERN, TWO, World, connect, connect_as, named, parse, rpc_error};
 
 fn notes() -> Server {
     let link = Tool::raw("link", json!({"type": "object"}), async |_, _| {
@@ -119,4 +124,41 @@ async fn patterns_and_access_rules_apply_to_uris() {
             .await,
     );
     assert_eq!(error.code, ErrorCode::RESOURCE_NOT_FOUND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_of_one_principal_is_found_after_another_has_asked_for_an_unknown_one() {
+    let bridge = Bridge::from_config_with(&parse(TWO), |server| {
+        let name = server.name().to_owned();
+        let target = Target::new(server.name(), move |principal| {
+            let uri = format!("{name}:{}", principal.name().unwrap_or_default());
+            let own = Resource::text(&uri, "own", "its owner's");
+            Ok(Client::in_process(
+                &Server::new("own", "1.0.0").resource(own),
+            ))
+        });
+        Ok(target.per_principal())
+    });
+    let bridge = bridge.unwrap();
+    let ada = connect_as(&bridge, Principal::named("ada")).await;
+    let bob = connect_as(&bridge, Principal::named("bob")).await;
+
+    ada.read_resource("missing:1").await.unwrap_err();
+    let read = bob.read_resource("b:bob").await;
+
+    assert!(read.is_ok(), "{read:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_resource_does_not_wait_for_a_hanging_server_again_and_again() {
+    let world = World::default();
+    world.hang("a");
+    world.serve("b", &named("second"), MODERN);
+    let client = connect(&world.bridge(TWO), MODERN).await;
+    client.read_resource("missing:1").await.unwrap_err();
+    let start = Instant::now();
+
+    client.read_resource("missing:2").await.unwrap_err();
+
+    assert_eq!(start.elapsed(), Duration::ZERO);
 }

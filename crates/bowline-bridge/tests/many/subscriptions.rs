@@ -1,9 +1,18 @@
 //! One subscription to several servers.
 
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
+use bowline::Json;
 use bowline::client::{Change, ChangeFilter, Subscription};
+use bowline::exchange::{
+    Caller, Channel, ConnectionState, Dialect, Notification, NotificationSink, Outcome, Request,
+    Responder,
+};
 use bowline::prelude::*;
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::world::{ERAS, MODERN, TWO, World, connect, named, settle};
@@ -116,4 +125,65 @@ async fn a_legacy_client_on_a_wire_hears_of_changes_of_all_servers() {
         server.tools().add(extra("more")).unwrap();
         assert_eq!(next(&mut changes).await, Change::Tools);
     }
+}
+
+/// Where the notifications of a client go whose connection takes them all.
+#[derive(Default)]
+struct Received(Mutex<Vec<Notification>>);
+
+impl NotificationSink for Received {
+    fn notify(&self, notification: Notification) {
+        self.0.lock().unwrap().push(notification);
+    }
+
+    fn back_channel(&self) -> Option<Arc<dyn Channel>> {
+        None
+    }
+
+    fn connection_state(&self) -> Option<&ConnectionState> {
+        None
+    }
+}
+
+/// Lets a request run only as long as it does not wait, as a response whose client stopped reading.
+async fn run_once(response: &mut (impl Future<Output = Outcome> + Unpin)) -> Option<Outcome> {
+    let polled = std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut *response).poll(cx))).await;
+    match polled {
+        Poll::Ready(outcome) => Some(outcome),
+        Poll::Pending => None,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_stops_reading_is_told_that_notifications_were_lost() {
+    let notes = Server::new("notes", "1.0.0")
+        .resource_subscriptions()
+        .resource(Resource::text("note:1", "one", "first"));
+    let world = World::default();
+    world.serve("a", &named("first"), MODERN);
+    world.serve("b", &notes, MODERN);
+    let bridge = world.bridge(TWO);
+    let params = json!({"notifications": {"resourceSubscriptions": ["note:1"]}});
+    let caller = Arc::new(Caller::new(Dialect::of(MODERN).unwrap()));
+    let request = Request::new("subscriptions/listen", Json::from(params), caller);
+    let received = Arc::new(Received::default());
+    let cx = Context::new(1.into(), &request, received.clone());
+    let mut response = Box::pin(bridge.respond(request, cx));
+    while received.0.lock().unwrap().is_empty() {
+        assert!(run_once(&mut response).await.is_none());
+        settle().await;
+    }
+
+    for _ in 0..1100 {
+        notes.changed().resource_updated("note:1");
+        tokio::task::yield_now().await;
+    }
+    settle().await;
+    let outcome = run_once(&mut response).await;
+
+    let error = outcome.expect("an end").unwrap_err();
+    assert_eq!(
+        error.message,
+        "upstream `b`: subscription lagged; notifications were lost"
+    );
 }

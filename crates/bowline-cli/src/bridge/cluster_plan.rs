@@ -119,7 +119,7 @@ fn name_of(upstream: &UpstreamPlan) -> String {
             words.join(" ")
         }
         UpstreamPlan::Url(url) => url.url.clone(),
-        UpstreamPlan::Config(file) => {
+        UpstreamPlan::Config { file, .. } => {
             let name = file.file_name().unwrap_or_default();
             name.to_string_lossy().into_owned()
         }
@@ -140,6 +140,7 @@ const DEFAULT_KEYS: &str = "${BOWLINE_CLUSTER_KEYS}";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sign_in::SignIn;
 
     fn options(url: &str, keys: Option<&str>) -> ClusterOptions {
         ClusterOptions {
@@ -156,7 +157,11 @@ mod tests {
             "PASSWORD" => Some("secret".to_owned()),
             _ => None,
         };
-        let upstream = UpstreamPlan::Config("etc/servers.json".into());
+        let upstream = UpstreamPlan::Config {
+            file: "etc/servers.json".into(),
+            sign_in: SignIn::Never,
+            pins: None,
+        };
         options.plan_with(&upstream, variable)
     }
 

@@ -3,19 +3,35 @@
 use std::path::Path;
 
 use bowline_bridge::config::BridgeSettings;
+#[cfg(unix)]
+use bowline_bridge::config::ConfigChanges;
 use bowline_bridge::credentials::{self, Credentials};
 use bowline_bridge::{Bridge, BridgeConfig};
 
 use super::BoxError;
 use super::options::{FrontPlan, HttpFront};
+use crate::sign_in::{SignIn, with_browser, with_files};
 
 /// Creates a bridge to the servers of `file`.
-pub(crate) fn bridge(file: &Path) -> Result<(Bridge, BridgeConfig), BoxError> {
+pub(crate) fn bridge(file: &Path, sign_in: &SignIn) -> Result<(Bridge, BridgeConfig), BoxError> {
     let config = BridgeConfig::from_file(file)?;
     credentials::check_front(&config)?;
-    let credentials = Credentials::new();
+    let credentials = credentials(sign_in);
     let bridge = Bridge::from_config_with(&config, move |server| credentials.target(server))?;
     Ok((bridge, config))
+}
+
+/// Returns the credentials of servers. Each has its own sign-in and tokens, also if two have the same URL: they may be
+/// two accounts of the user.
+fn credentials(sign_in: &SignIn) -> Credentials {
+    let SignIn::WhenRefused(folder) = sign_in.clone() else {
+        return Credentials::new();
+    };
+    Credentials::new().oauth(move |oauth, server| {
+        let name = server.name();
+        let oauth = with_browser(oauth, &format!("the server `{name}`"));
+        with_files(oauth, folder.clone()).account(name)
+    })
 }
 
 /// Completes the options of the command with the settings of the file. Options come first.
@@ -43,16 +59,14 @@ fn complete(mut front: HttpFront, is_chosen: bool, settings: &BridgeSettings) ->
 
 /// Reads the file again at each SIGHUP. Calls go on, and an invalid file changes nothing.
 #[cfg(unix)]
-pub(crate) async fn reload_at_hangup(bridge: &Bridge, file: &Path) {
+pub(crate) async fn reload_at_hangup(bridge: &Bridge, file: &Path, started: &BridgeConfig) {
     use tokio::signal::unix::{SignalKind, signal};
 
     let Ok(mut hangup) = signal(SignalKind::hangup()) else {
         return std::future::pending().await; // without a handler there is no signal to wait for
     };
     while hangup.recv().await.is_some() {
-        let config = BridgeConfig::from_file(file).map_err(BoxError::from);
-        let reloaded = config.and_then(|config| bridge.reload(&config).map_err(BoxError::from));
-        match reloaded {
+        match reload(bridge, file, started) {
             Ok(changes) => eprintln!(
                 "bowline: read {} again: {} servers added, {} removed, {} reconnected",
                 file.display(),
@@ -65,8 +79,15 @@ pub(crate) async fn reload_at_hangup(bridge: &Bridge, file: &Path) {
     }
 }
 
+#[cfg(unix)]
+fn reload(bridge: &Bridge, file: &Path, started: &BridgeConfig) -> Result<ConfigChanges, BoxError> {
+    let config = BridgeConfig::from_file(file)?;
+    credentials::check_reload(started, &config)?;
+    Ok(bridge.reload(&config)?)
+}
+
 #[cfg(not(unix))]
-pub(crate) async fn reload_at_hangup(_: &Bridge, _: &Path) {
+pub(crate) async fn reload_at_hangup(_: &Bridge, _: &Path, _: &BridgeConfig) {
     std::future::pending().await
 }
 

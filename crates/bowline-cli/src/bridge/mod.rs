@@ -17,6 +17,10 @@ mod front;
 mod options;
 pub(crate) use options::{BridgeOptions, BridgePlan};
 
+mod pins;
+
+mod state_key;
+
 mod upstream;
 
 use bowline::telemetry::Telemetry;
@@ -33,6 +37,14 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Runs the bridge until a signal, or until stdin ends if the front is stdio.
 pub(crate) async fn run(plan: BridgePlan) -> Result<(), BoxError> {
     log_service_to_stderr(plan.verbosity);
+    if let UpstreamPlan::Config {
+        file,
+        pins: Some(pins),
+        ..
+    } = &plan.upstream
+    {
+        return pins.run(file);
+    }
     let exporters = plan.telemetry.start("bowline-bridge").await?;
     let served = serve(plan, exporters.as_ref().map(Exporters::telemetry)).await;
     if let Some(exporters) = exporters {
@@ -44,15 +56,15 @@ pub(crate) async fn run(plan: BridgePlan) -> Result<(), BoxError> {
 async fn serve(plan: BridgePlan, telemetry: Option<Telemetry>) -> Result<(), BoxError> {
     let child_stderr = StderrWriter::start();
     let (bridge, served) = match &plan.upstream {
-        UpstreamPlan::Config(file) => {
-            let (bridge, config) = configured::bridge(file)?;
+        UpstreamPlan::Config { file, sign_in, .. } => {
+            let (bridge, config) = configured::bridge(file, sign_in)?;
             let bridge = clustered(observed(bridge, telemetry), &plan).await?;
             let guard = credentials::guard(&config)?;
             let settings = config.settings();
             let front = configured::front(plan.front, plan.is_front_chosen, settings);
             let served = tokio::select! {
                 served = front::serve(&bridge, &front, plan.drain, guard) => served,
-                () = configured::reload_at_hangup(&bridge, file) => Ok(()),
+                () = configured::reload_at_hangup(&bridge, file, &config) => Ok(()),
             };
             (bridge, served)
         }
@@ -72,7 +84,11 @@ async fn serve_one(
     plan: &BridgePlan,
     telemetry: Option<Telemetry>,
 ) -> Result<(Bridge, Result<(), BoxError>), BoxError> {
-    let bridge = with_limits(Bridge::builder(target), &plan.limits).build();
+    let mut builder = with_limits(Bridge::builder(target), &plan.limits);
+    if let Some(key) = &plan.state_key {
+        builder = builder.sealer(key.sealer()?);
+    }
+    let bridge = builder.build();
     let bridge = clustered(observed(bridge, telemetry), plan).await?;
     let served = front::serve(&bridge, &plan.front, plan.drain, None).await;
     Ok((bridge, served))

@@ -8,6 +8,8 @@ use std::time::Duration;
 use clap::Args;
 
 use super::cluster_plan::{ClusterOptions, ClusterPlan};
+use super::pins::PinsAction;
+use super::state_key::StateKeySource;
 use crate::options::DrainOptions;
 use crate::sign_in::SignIn;
 use crate::target::{CommandTarget, UrlTarget};
@@ -25,6 +27,13 @@ pub(crate) struct BridgeOptions {
     /// Serve the servers of a configuration file (`mcpServers`, as hosts write it).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "command"])]
     config: Option<PathBuf>,
+
+    /// Print what has changed in the tools of the file that are quarantined, and exit; with 1 if there are any.
+    #[arg(long, requires = "config", conflicts_with = "accept_pins")]
+    check_pins: bool,
+    /// Accept the new definition of quarantined tools of the file, and exit: SERVER/TOOL, SERVER or `all` (repeatable).
+    #[arg(long, value_name = "TOOL", requires = "config")]
+    accept_pins: Vec<String>,
 
     /// Serve clients over HTTP at this address; port 0 selects a free one [default: 127.0.0.1:8000].
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
@@ -52,7 +61,7 @@ pub(crate) struct BridgeOptions {
     #[arg(long)]
     inherit_env: bool,
 
-    /// Do not sign in with OAuth when the server at the URL refuses a request.
+    /// Do not sign in with OAuth when the server at the URL refuses a request, or a server of the file with `oauth`.
     #[arg(long)]
     no_oauth: bool,
     /// The folder for OAuth tokens. Only its owner can read the files.
@@ -80,6 +89,12 @@ pub(crate) struct BridgeOptions {
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     timeout: Option<Duration>,
 
+    /// The key that seals what clients keep of calls that wait for an answer: `@FILE`, which is created if there is none,
+    /// or `${NAME}`, an environment variable with 32 bytes in base64 or as 64 hexadecimal digits. With it, a client that
+    /// continues such a call after a restart is told that the call was lost [default: a random one].
+    #[arg(long, value_name = "KEY", value_parser = StateKeySource::parse, conflicts_with_all = ["config", "cluster"])]
+    state_key: Option<StateKeySource>,
+
     #[command(flatten)]
     cluster: ClusterOptions,
 
@@ -102,6 +117,7 @@ pub(crate) struct BridgePlan {
     /// Whether options choose the front, and not a default.
     pub(crate) is_front_chosen: bool,
     pub(crate) limits: BridgeLimits,
+    pub(crate) state_key: Option<StateKeySource>,
     pub(crate) cluster: Option<ClusterPlan>,
     pub(crate) drain: DrainOptions,
     pub(crate) telemetry: TelemetryOptions,
@@ -113,7 +129,13 @@ pub(crate) struct BridgePlan {
 pub(crate) enum UpstreamPlan {
     Command(CommandTarget),
     Url(UrlTarget),
-    Config(PathBuf),
+    Config {
+        file: PathBuf,
+        /// For those of its servers that have `oauth`.
+        sign_in: SignIn,
+        /// In place of serving it.
+        pins: Option<PinsAction>,
+    },
 }
 
 /// How clients reach the bridge.
@@ -157,6 +179,7 @@ impl BridgeOptions {
         };
         let (drain, verbosity) = (self.drain, self.verbose);
         let (telemetry, cluster) = (self.telemetry.clone(), self.cluster.clone());
+        let state_key = self.state_key.clone();
         let upstream = self.upstream()?;
         let cluster = cluster.plan(&upstream)?;
         if cluster.is_some() && front == FrontPlan::Stdio {
@@ -167,6 +190,7 @@ impl BridgeOptions {
             front,
             is_front_chosen,
             limits,
+            state_key,
             cluster,
             drain,
             telemetry,
@@ -221,6 +245,26 @@ impl BridgeOptions {
                     sign_in,
                 }))
             }
+            (None, None, Some(file)) if !has_header && !has_env => {
+                let sign_in = match self.no_oauth {
+                    true => SignIn::Never,
+                    false => SignIn::WhenRefused(self.token_dir),
+                };
+                let pins = match (self.check_pins, self.accept_pins) {
+                    (true, _) => Some(PinsAction::Check),
+                    (false, tools) if tools.is_empty() => None,
+                    (false, tools) => Some(PinsAction::Accept(tools)),
+                };
+                Ok(UpstreamPlan::Config {
+                    file,
+                    sign_in,
+                    pins,
+                })
+            }
+            (None, None, Some(_)) => Err(
+                "--header and --env are for one server; set `headers` and `env` of the servers in the file"
+                    .to_owned(),
+            ),
             (None, _, _) if has_header || self.no_oauth || self.token_dir.is_some() => Err(
                 "--header, --no-oauth and --token-dir are for a server at a URL; this one is not"
                     .to_owned(),
@@ -232,7 +276,6 @@ impl BridgeOptions {
                 inherit_env: self.inherit_env,
                 cwd: None,
             })),
-            (None, None, Some(file)) => Ok(UpstreamPlan::Config(file)),
             (None, None, None) => Err("expected a server: a URL, or `--` and a command".to_owned()),
         }
     }
@@ -336,6 +379,11 @@ mod tests {
             ("bridge https://a.example --env A=1", "for a command"),
             ("bridge --header A:1 -- server", "for a server at a URL"),
             (
+                "bridge --header A:1 --config a",
+                "of the servers in the file",
+            ),
+            ("bridge --env A=1 --config a", "of the servers in the file"),
+            (
                 "bridge --header A:1 --env A=1 -- server",
                 "give one of them",
             ),
@@ -351,6 +399,10 @@ mod tests {
             ("bridge --http nowhere -- server", "HOST:PORT"),
             ("bridge --cluster mysql://a -- server", "postgres://"),
             ("bridge --cluster-name a -- server", "--cluster"),
+            ("bridge --state-key secret -- server", "`@FILE`"),
+            ("bridge --check-pins -- server", "--config"),
+            ("bridge --accept-pins a -- server", "--config"),
+            ("bridge --state-key @a --config b", "cannot be used with"),
             (
                 "bridge --cluster-root-certificates a -- server",
                 "--cluster",

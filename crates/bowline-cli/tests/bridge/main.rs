@@ -7,7 +7,10 @@
     reason = "helpers of tests may panic, too"
 )]
 
+mod auth;
 mod killed;
+mod pins;
+mod restarted;
 mod sign_in;
 mod support;
 
@@ -369,9 +372,15 @@ async fn the_servers_of_a_file_are_served_and_read_again_at_sighup() {
         assert_eq!(added.unwrap().text(), "3");
         std::fs::write(&file, "{").unwrap();
         bridge.signal("HUP").await;
-        bridge
-            .stderr_line("bowline: goes on with the old configuration")
-            .await;
+        let unchanged = "bowline: goes on with the old configuration";
+        bridge.stderr_line(unchanged).await;
+        let passing = json!({"url": "https://a.example/mcp", "bridge": {"passThrough": true}});
+        let auth = json!({"issuers": ["https://a.example"], "resource": "https://b.example/mcp"});
+        let passing = json!({"mcpServers": {"two": passing}, "bridge": {"auth": auth}});
+        std::fs::write(&file, passing.to_string()).unwrap();
+        bridge.signal("HUP").await;
+        let why = bridge.stderr_line(unchanged).await;
+        assert!(why.contains("`bridge.auth` has changed"), "{why}");
         assert_eq!(
             client.call_tool("two__add", &numbers).await.unwrap().text(),
             "3"

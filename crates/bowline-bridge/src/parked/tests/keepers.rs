@@ -355,7 +355,8 @@ async fn a_forged_state_and_one_of_another_request_get_the_same_refusal() {
     let forged = run_retry(it.calls.clone(), retry("forged", &["q1"])).await;
     let foreign = run_retry(it.calls.clone(), other).await;
 
-    let expected = "-32602 `requestState` was not issued by this server for this request";
+    let expected = "-32602 `requestState` was not issued by this server for this request; if it was issued before a \
+                    restart, its call was lost and may have run {\"mayHaveRun\":true,\"reason\":\"unknownState\"}";
     assert_eq!(refusal(forged), expected);
     assert_eq!(refusal(foreign), expected);
     assert_eq!(it.log.ends(), Vec::<String>::new());

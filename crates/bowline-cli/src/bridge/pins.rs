@@ -1,0 +1,92 @@
+//! `bowline bridge --check-pins` and `--accept-pins`: shows and accepts the definitions of tools that are quarantined.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use bowline_bridge::BridgeConfig;
+use bowline_bridge::pins::Pins;
+
+use super::BoxError;
+
+/// What is to be done with the pins of a configuration, in place of serving it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PinsAction {
+    /// Print what has changed.
+    Check,
+    /// Accept these tools: `SERVER/TOOL`, `SERVER` or `all`.
+    Accept(Vec<String>),
+}
+
+impl PinsAction {
+    /// Runs on the calling thread. Diffs are printed to stdout, in the order of servers and tools.
+    ///
+    /// # Errors
+    ///
+    /// Also if tools are quarantined that are not to be accepted, so that scripts notice it.
+    pub(crate) fn run(&self, file: &Path) -> Result<(), BoxError> {
+        let config = BridgeConfig::from_file(file)?;
+        let selected: &[String] = match self {
+            Self::Check => &[],
+            Self::Accept(selected) => selected,
+        };
+        let mut unused: BTreeSet<&String> = selected.iter().collect();
+        let (mut accepted, mut left) = (0, 0);
+        for pins in quarantines(&config)? {
+            let Quarantine { mut pins, tools } = pins;
+            for (server, tool) in tools {
+                let name = format!("{server}/{tool}");
+                println!("{}", pins.diff(&server, &tool).unwrap_or_default());
+                let is_meant = |it: &&String| **it == name || **it == server || *it == "all";
+                match selected.iter().find(is_meant) {
+                    Some(selector) => {
+                        // That which was read and printed, and not a later one in the file.
+                        pins.accept(&server, &tool)?;
+                        unused.remove(selector);
+                        accepted += 1;
+                        eprintln!("bowline: accepted {name}");
+                    }
+                    None => left += 1,
+                }
+            }
+        }
+        if accepted > 0 {
+            eprintln!("bowline: send SIGHUP to a bridge that is running, so that it offers them");
+        }
+        match (unused.first(), left) {
+            (Some(name), _) => Err(format!("nothing is quarantined that `{name}` names").into()),
+            (None, 0) => Ok(()),
+            (None, left) => Err(format!(
+                "{left} quarantined; accept them with --accept-pins SERVER/TOOL, SERVER or all"
+            )
+            .into()),
+        }
+    }
+}
+
+/// The tools of a file of pins that are quarantined.
+struct Quarantine {
+    pins: Pins,
+    tools: Vec<(String, String)>,
+}
+
+/// Reads the files of a configuration. Another bridge may have other servers in them, which are left out.
+fn quarantines(config: &BridgeConfig) -> Result<Vec<Quarantine>, BoxError> {
+    let pinned = config.upstreams().filter_map(|server| {
+        let pin = server.settings().pin.as_ref()?;
+        Some((&pin.file, server.name()))
+    });
+    let pinned: BTreeSet<_> = pinned.collect();
+    let files: BTreeSet<_> = pinned.iter().map(|(file, _)| *file).collect();
+    if files.is_empty() {
+        return Err("no server of the file has `pin` in its `bridge`".into());
+    }
+    let open = |file| {
+        let pins = Pins::open(file)?;
+        let tools = pins.quarantined();
+        let tools = tools.filter(|(server, _)| pinned.contains(&(file, *server)));
+        let tools = tools.map(|(server, tool)| (server.to_owned(), tool.to_owned()));
+        let tools = tools.collect();
+        Ok(Quarantine { pins, tools })
+    };
+    files.into_iter().map(open).collect()
+}
