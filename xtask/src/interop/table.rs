@@ -184,7 +184,7 @@ fn layout(part: PagePart) -> (&'static str, &'static str, &'static [&'static str
 }
 
 /// Returns the heading of a check. `CELLS.md` uses the same words in all its tables.
-fn title<'a>(part: PagePart, check: &'a str) -> &'a str {
+fn title(part: PagePart, check: &str) -> &str {
     match (part, check) {
         (PagePart::Bridged, "ask") => "elicitation",
         (PagePart::Bridged, "sample") => "sampling",

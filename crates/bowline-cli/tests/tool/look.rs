@@ -340,7 +340,7 @@ async fn servers_of_hosts_are_listed_and_used_by_name() {
         assert_eq!(checked.code, Some(6), "{checked:?}");
         assert_eq!(
             checked.json()["servers"][0]["check"]["tools"],
-            10,
+            13,
             "{checked:?}"
         );
         assert_eq!(
