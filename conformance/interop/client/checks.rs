@@ -7,12 +7,16 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bowline::client::{Change, ChangeFilter, Host, Reply};
-use bowline::types::{ContentBlock, ElicitAction, ElicitResult, ResourceContents};
+use bowline::client::{Change, ChangeFilter, Reply};
+use bowline::types::{
+    ContentBlock, ElicitAction, ElicitResult, LoggingLevel, PromptReference, ResourceContents,
+};
 use bowline::{Client, Error, ErrorCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
+
+use crate::scripted_host::{LogMessage, ScriptedHost};
 
 /// The result of a check that did not fail.
 #[derive(Clone, Copy, Debug)]
@@ -23,10 +27,10 @@ pub(crate) enum Outcome {
 
 pub(crate) type Result<T, E = Box<dyn StdError>> = std::result::Result<T, E>;
 
-type Check = fn(Client, ScriptedUser) -> Pin<Box<dyn Future<Output = Result<Outcome>>>>;
+type Check = fn(Client, ScriptedHost) -> Pin<Box<dyn Future<Output = Result<Outcome>>>>;
 
 /// Every check, with its name in the report.
-pub(crate) const CHECKS: [(&str, Check); 10] = [
+pub(crate) const CHECKS: [(&str, Check); 14] = [
     ("list", |client, _| Box::pin(list(client))),
     ("call", |client, _| Box::pin(call(client))),
     ("errors", |client, _| Box::pin(errors(client))),
@@ -34,35 +38,14 @@ pub(crate) const CHECKS: [(&str, Check); 10] = [
     ("read", |client, _| Box::pin(read(client))),
     ("progress", |client, _| Box::pin(progress(client))),
     ("many", |client, _| Box::pin(many(client))),
-    ("ask", |client, user| Box::pin(ask(client, user))),
+    ("ask", |client, host| Box::pin(ask(client, host))),
+    ("sample", |client, _| Box::pin(sample(client))),
     ("subscribe", |client, _| Box::pin(subscribe(client))),
+    ("lists", |client, _| Box::pin(lists(client))),
+    ("log", |client, host| Box::pin(log(client, host))),
+    ("complete", |client, _| Box::pin(complete(client))),
     ("abandon", |client, _| Box::pin(abandon(client))),
 ];
-
-/// A user who answers elicitations with the configured result.
-#[derive(Clone, Default)]
-pub(crate) struct ScriptedUser(Arc<Mutex<Option<ElicitResult>>>);
-
-impl ScriptedUser {
-    pub(crate) fn host(&self) -> Host {
-        let user = self.clone();
-        Host::new().elicitation(move |_| {
-            let answer = user.answer();
-            async { answer }
-        })
-    }
-
-    pub(crate) fn set_answer(&self, answer: ElicitResult) {
-        *self.0.lock().unwrap_or_else(|poison| poison.into_inner()) = Some(answer);
-    }
-
-    fn answer(&self) -> ElicitResult {
-        let answer = self.0.lock().unwrap_or_else(|poison| poison.into_inner());
-        answer
-            .clone()
-            .unwrap_or_else(|| ElicitResult::new(ElicitAction::Cancel))
-    }
-}
 
 async fn list(client: Client) -> Result<Outcome> {
     let tools = client.list_tools().await?;
@@ -252,7 +235,7 @@ async fn many(client: Client) -> Result<Outcome> {
     Ok(Outcome::Ok)
 }
 
-async fn ask(client: Client, user: ScriptedUser) -> Result<Outcome> {
+async fn ask(client: Client, host: ScriptedHost) -> Result<Outcome> {
     if !client.dialect().is_modern() && !client.dialect().knows_server_request("elicitation/create")
     {
         let asked = client.call_tool("ask", json!({})).await;
@@ -263,7 +246,7 @@ async fn ask(client: Client, user: ScriptedUser) -> Result<Outcome> {
         return Ok(Outcome::Skipped("this version has no elicitation"));
     }
     for (answer, expected) in answers() {
-        user.set_answer(answer);
+        host.set_answer(answer);
         let got = text(&client, "ask", json!({"prompt": "Who is there?"})).await?;
         ensure(got == expected, || {
             format!("expected `{expected}`, got `{got}`")
@@ -279,6 +262,18 @@ pub(crate) fn answers() -> [(ElicitResult, &'static str); 3] {
         (ElicitResult::new(ElicitAction::Decline), "declined"),
         (ElicitResult::new(ElicitAction::Cancel), "cancelled"),
     ]
+}
+
+/// The model of the client answers, each prompt with a message of its own.
+async fn sample(client: Client) -> Result<Outcome> {
+    for prompt in ["knots", "ropes"] {
+        let got = text(&client, "sample", json!({"prompt": prompt})).await?;
+        let expected = format!("sampled:about {prompt}");
+        ensure(got == expected, || {
+            format!("expected `{expected}`, got `{got}`")
+        })?;
+    }
+    Ok(Outcome::Ok)
 }
 
 /// Of two resources that change, only updates of the subscribed one are received.
@@ -307,6 +302,86 @@ async fn subscribe(client: Client) -> Result<Outcome> {
         format!("unexpected change: {change:?}")
     })?;
     drop(changes);
+    Ok(Outcome::Ok)
+}
+
+/// A tool is added and removed again; each time the client is notified, and the new list is correct.
+async fn lists(client: Client) -> Result<Outcome> {
+    let mut changes = client.subscribe(ChangeFilter::new().tools()).await?;
+    let honoured = changes.acknowledged_filter().tools_list_changed == Some(true);
+    ensure(honoured, || {
+        "the subscription was not acknowledged".to_owned()
+    })?;
+    for present in [true, false] {
+        text(&client, "set_extra", json!({"present": present})).await?;
+        let change = changes.next().await?;
+
+        ensure(change == Some(Change::Tools), || {
+            format!("unexpected change: {change:?}")
+        })?;
+        let tools = client.list_tools().await?;
+        let listed = tools.iter().any(|tool| tool.name == "extra");
+        ensure(listed == present, || {
+            format!("expected `extra` to be listed: {present}, got {listed}")
+        })?;
+        if present {
+            let got = text(&client, "extra", json!({})).await?;
+            ensure(got == "extra", || {
+                format!("unexpected result of `extra`: {got}")
+            })?;
+        }
+    }
+    Ok(Outcome::Ok)
+}
+
+/// Exactly the messages at or above the level are received, for two levels.
+async fn log(client: Client, host: ScriptedHost) -> Result<Outcome> {
+    for level in [LoggingLevel::Info, LoggingLevel::Error] {
+        client.set_log_level(level).await?;
+        host.clear_log();
+        text(&client, "log", json!({})).await?;
+
+        let expected: Vec<LogMessage> = log_messages().filter(|it| it.level >= level).collect();
+        // Over legacy HTTP a server may send them on another stream than the result. The last one is always expected,
+        // and those below the level would come before it.
+        while host.log().len() < expected.len() {
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+        let received = host.log();
+        ensure(received == expected, || {
+            format!("unexpected log messages at {level:?}: {received:?}")
+        })?;
+    }
+    Ok(Outcome::Ok)
+}
+
+/// What the tool `log` sends.
+fn log_messages() -> impl Iterator<Item = LogMessage> {
+    let levels = [
+        (LoggingLevel::Debug, r#""at debug""#),
+        (LoggingLevel::Info, r#""at info""#),
+        (LoggingLevel::Warning, r#""at warning""#),
+        (LoggingLevel::Error, r#""at error""#),
+    ];
+    levels.into_iter().map(|(level, data)| LogMessage {
+        level,
+        logger: Some("fixture".to_owned()),
+        data: data.to_owned(),
+    })
+}
+
+/// Two prefixes have different completions.
+async fn complete(client: Client) -> Result<Outcome> {
+    for (prefix, expected) in [("A", &["Ada", "Alan"][..]), ("Bar", &["Barbara"])] {
+        let greet = PromptReference::new("greet");
+        let completion = client.complete(greet, "name", prefix).await?;
+        ensure(completion.values == expected, || {
+            format!(
+                "unexpected completion of `{prefix}`: {:?}",
+                completion.values
+            )
+        })?;
+    }
     Ok(Outcome::Ok)
 }
 

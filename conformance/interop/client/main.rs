@@ -21,6 +21,7 @@
 
 mod checks;
 mod mode;
+mod scripted_host;
 mod tasks;
 mod tool_case;
 
@@ -31,8 +32,9 @@ use std::time::{Duration, Instant};
 use bowline::Client;
 use bowline::wire::Command;
 use bowline_tasks::TaskClient;
-use checks::{CHECKS, Outcome, ScriptedUser};
+use checks::{CHECKS, Outcome};
 use mode::Mode;
+use scripted_host::ScriptedHost;
 use tasks::TaskCheck;
 use tool_case::ToolCase;
 
@@ -47,15 +49,15 @@ async fn main() -> ExitCode {
         }
     };
     let mut counts = CheckCounts::default();
-    let user = ScriptedUser::default();
-    match within(open(&mode, target, &user)).await {
+    let host = ScriptedHost::default();
+    match within(open(&mode, target, &host)).await {
         Err(error) => counts.count("open", Err(error)),
         Ok(client) => {
             counts.count("open", Ok(Outcome::Ok));
             println!("# {}", client.dialect().version);
             match checked {
-                Checked::Fixture => check_fixture(&mut counts, &user, client).await,
-                Checked::Tasks => check_tasks(&mut counts, &user, client).await,
+                Checked::Fixture => check_fixture(&mut counts, &host, client).await,
+                Checked::Tasks => check_tasks(&mut counts, &host, client).await,
                 Checked::Tool(case) => check_case(&mut counts, &case, client).await,
             }
         }
@@ -91,16 +93,16 @@ fn parse(words: &[String]) -> Result<(Mode, Checked, &[String]), String> {
     Ok((Mode::parse(mode)?, checked, target))
 }
 
-async fn check_fixture(counts: &mut CheckCounts, user: &ScriptedUser, client: Client) {
+async fn check_fixture(counts: &mut CheckCounts, host: &ScriptedHost, client: Client) {
     for (name, check) in CHECKS {
-        counts.count(name, within(check(client.clone(), user.clone())).await);
+        counts.count(name, within(check(client.clone(), host.clone())).await);
     }
     counts.count("close", within(close(client)).await);
 }
 
-async fn check_tasks(counts: &mut CheckCounts, user: &ScriptedUser, client: Client) {
+async fn check_tasks(counts: &mut CheckCounts, host: &ScriptedHost, client: Client) {
     for check in TaskCheck::ALL {
-        counts.count(check.name(), within(check.run(&client, user)).await);
+        counts.count(check.name(), within(check.run(&client, host)).await);
     }
     counts.count("close", within(close(client)).await);
 }
@@ -128,7 +130,7 @@ async fn close_and_check_exit(client: Client) -> checks::Result<Outcome> {
 }
 
 /// Connects in this mode, and checks the negotiated version.
-async fn open(mode: &Mode, target: &[String], user: &ScriptedUser) -> checks::Result<Client> {
+async fn open(mode: &Mode, target: &[String], host: &ScriptedHost) -> checks::Result<Client> {
     let connect = match target {
         [url] if url.starts_with("http://") => Client::connect(url),
         [program, arguments @ ..] => {
@@ -137,9 +139,11 @@ async fn open(mode: &Mode, target: &[String], user: &ScriptedUser) -> checks::Re
         }
         [] => return Err("no server given".into()),
     };
+    let log = host.clone();
     let connect = connect
         .client_info("interop-client", "1.0.0")
-        .host(user.host())
+        .host(host.host())
+        .on_log(move |message| log.record(message))
         .extension(TaskClient::new());
     let client = match mode.version() {
         Some(version) => connect.protocol_version(version).await?,

@@ -7,7 +7,8 @@ use bowline_tasks::store::TaskStatus;
 use bowline_tasks::{TaskCall as _, TaskHandle};
 use serde_json::{Value, json};
 
-use crate::checks::{Outcome, POLL_INTERVAL, Result, ScriptedUser, answers, ensure, text};
+use crate::checks::{Outcome, POLL_INTERVAL, Result, answers, ensure, text};
+use crate::scripted_host::ScriptedHost;
 
 /// A check of tasks.
 #[derive(Clone, Copy, Debug)]
@@ -43,11 +44,11 @@ impl TaskCheck {
         }
     }
 
-    pub(crate) async fn run(self, client: &Client, user: &ScriptedUser) -> Result<Outcome> {
+    pub(crate) async fn run(self, client: &Client, host: &ScriptedHost) -> Result<Outcome> {
         match self {
             Self::Call => call(client).await?,
             Self::Attach => attach(client).await?,
-            Self::Ask => ask(client, user).await?,
+            Self::Ask => ask(client, host).await?,
             Self::Errors => errors(client).await?,
             Self::Cancel => {
                 cancel_by_handle(client).await?;
@@ -92,9 +93,9 @@ async fn attach(client: &Client) -> Result<()> {
     Ok(())
 }
 
-async fn ask(client: &Client, user: &ScriptedUser) -> Result<()> {
+async fn ask(client: &Client, host: &ScriptedHost) -> Result<()> {
     for (answer, expected) in answers() {
-        user.set_answer(answer);
+        host.set_answer(answer);
         let got = text(client, "task_ask", json!({})).await?;
         ensure(got == expected, || {
             format!("expected `{expected}`, got `{got}`")

@@ -33,6 +33,10 @@ impl ReplicaOptions {
         server.tools().add(stats)?;
         server.tools().add(reset)?;
         server.tools().add(touch)?;
+        server.tools().add(set_extra)?;
+        let is_present = counters.clone();
+        let extra = Tool::of(extra).visible_to(move |_| is_present.has_extra());
+        server.tools().add(extra)?;
         server.resources().add(counter);
         let server = match connection.tasks {
             Some(store) => {
@@ -64,6 +68,21 @@ impl FileCounters {
     pub(crate) fn count(&self, event: &str) -> u64 {
         let file = std::fs::metadata(self.0.join(event));
         file.map_or(0, |file| file.len())
+    }
+
+    /// Returns whether the tool `extra` is listed.
+    fn has_extra(&self) -> bool {
+        self.0.join(EXTRA).exists()
+    }
+
+    /// Sets whether the tool `extra` is listed.
+    fn set_extra(&self, present: bool) -> io::Result<()> {
+        let path = self.0.join(EXTRA);
+        match present {
+            true => std::fs::write(path, ""),
+            false if path.exists() => std::fs::remove_file(path),
+            false => Ok(()),
+        }
     }
 
     /// Counts a started handler; see [`RunningHandler`].
@@ -174,12 +193,33 @@ async fn touch(
     Ok(count.to_string())
 }
 
+/// Adds or removes the tool `extra`, and announces the change of the list.
+#[tool]
+async fn set_extra(
+    /// whether `extra` is listed
+    present: bool,
+    State(counters): State<FileCounters>,
+    cx: Context,
+) -> Result<&'static str, ToolError> {
+    counters.set_extra(present)?;
+    cx.server().changed().tools();
+    Ok("ok")
+}
+
+/// A tool that `set_extra` adds and removes.
+#[tool(read_only)]
+async fn extra() -> &'static str {
+    "extra"
+}
+
 /// The number of calls of `touch`.
 #[resource(uri = "fixture://counter", mime_type = "text/plain")]
 async fn counter(State(counters): State<FileCounters>) -> String {
     counters.count("touched").to_string()
 }
 
+/// The file that exists while the tool `extra` is listed.
+const EXTRA: &str = "extra";
 const COUNTER: &str = "fixture://counter";
 /// All replicas have it. The engines of tests have no secrets.
 const KEY: [u8; 32] = [22; 32];

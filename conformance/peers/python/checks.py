@@ -1,10 +1,12 @@
 """What is checked of a server, by a client of either major version of the Python SDK.
 
 A client gives what the checks need as an object with these members: `list_tools`, `call`, `read`, `prompt`, `raw`,
-`subscribe`, `version` and `user`. Each check is a line of output, and the last line counts them.
+`subscribe`, `watch_tools`, `set_log_level`, `complete`, `version`, `user` and `log`. Each check is a line of output, and
+the last line counts them.
 """
 
 import json
+import os
 import sys
 import traceback
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ import anyio
 PATIENCE = 30
 ABANDONED = 20
 COUNTER = "fixture://counter"
+LEVELS = ["debug", "info", "warning", "error"]
 
 
 @dataclass
@@ -37,6 +40,11 @@ class User:
 
     action = "cancel"
     content = None
+
+
+def model_text(prompt):
+    """What the model answers. It contains the prompt, so that the answer to another prompt is noticed."""
+    return f"about {prompt}"
 
 
 class Skipped(Exception):
@@ -120,6 +128,12 @@ async def ask(peer):
         assert said == expected, f"`{said}` instead of `{expected}`"
 
 
+async def sample(peer):
+    for prompt in ["knots", "ropes"]:
+        said = (await peer.call("sample", {"prompt": prompt})).text
+        assert said == f"sampled:{model_text(prompt)}", said
+
+
 async def subscribe(peer):
     async with peer.subscribe(COUNTER) as next_change:
         before = int((await peer.call("touch", {"uri": "fixture://static"})).text)
@@ -127,6 +141,38 @@ async def subscribe(peer):
         changed = await next_change()
     assert after == before + 1, (before, after)
     assert changed == COUNTER, changed
+
+
+async def lists(peer):
+    if "BOWLINE_MOCK" in os.environ:
+        raise Skipped("a mock sends recorded changes after the subscription, not after the calls that caused them")
+    async with peer.watch_tools() as next_change:
+        for present in [True, False]:
+            await peer.call("set_extra", {"present": present})
+            await next_change()
+            names = await peer.list_tools()
+            assert ("extra" in names) == present, names
+            if present:
+                assert (await peer.call("extra", {})).text == "extra"
+
+
+async def log(peer):
+    for level in ["info", "error"]:
+        await peer.set_log_level(level)
+        peer.log.clear()
+        await peer.call("log", {})
+        expected = [(each, "fixture", f"at {each}") for each in LEVELS[LEVELS.index(level) :]]
+        # The SDK may hand on the last messages of a call a little after its result. Those below the level would come
+        # before the last one, which is always expected.
+        while len(peer.log) < len(expected):
+            await anyio.sleep(0.01)
+        assert peer.log == expected, peer.log
+
+
+async def complete(peer):
+    for prefix, expected in [("A", ["Ada", "Alan"]), ("Bar", ["Barbara"])]:
+        values = await peer.complete("greet", "name", prefix)
+        assert values == expected, values
 
 
 async def abandon(peer):
@@ -155,7 +201,11 @@ CHECKS = {
     "progress": progress,
     "many": many,
     "ask": ask,
+    "sample": sample,
     "subscribe": subscribe,
+    "lists": lists,
+    "log": log,
+    "complete": complete,
     "abandon": abandon,
 }
 

@@ -17,12 +17,13 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import AnyUrl
 
-from checks import Refused, Reply, User, run
+from checks import Refused, Reply, User, model_text, run
 
 
 class Peer:
-    def __init__(self, session, version, user, heard):
+    def __init__(self, session, version, user, heard, tools_changed, log):
         self.session, self.version, self.user, self.heard = session, version, user, heard
+        self.tools_changed, self.log = tools_changed, log
 
     async def list_tools(self):
         return [tool.name for tool in (await refusable(self.session.list_tools())).tools]
@@ -59,6 +60,19 @@ class Peer:
         await self.session.unsubscribe_resource(AnyUrl(uri))
 
 
+    @asynccontextmanager
+    async def watch_tools(self):
+        yield self.tools_changed.receive
+
+    async def set_log_level(self, level):
+        await refusable(self.session.set_logging_level(level))
+
+    async def complete(self, prompt, argument, value):
+        reference = types.PromptReference(type="ref/prompt", name=prompt)
+        result = await refusable(self.session.complete(reference, {"name": argument, "value": value}))
+        return result.completion.values
+
+
 async def refusable(answer):
     try:
         return await answer
@@ -78,19 +92,37 @@ def connect(mode, target):
     async def opened():
         user = User()
         tell, heard = anyio.create_memory_object_stream(100)
+        tell_of_tools, tools_changed = anyio.create_memory_object_stream(100)
+        log = []
 
         async def answer(context, params):
             return types.ElicitResult(action=user.action, content=user.content)
+
+        async def answer_as_model(context, params):
+            text = model_text(params.messages[0].content.text)
+            content = types.TextContent(type="text", text=text)
+            return types.CreateMessageResult(role="assistant", content=content, model="scripted")
+
+        async def record(params):
+            log.append((params.level, params.logger, params.data))
 
         async def hear(message):
             if isinstance(message, types.ServerNotification):
                 if isinstance(message.root, types.ResourceUpdatedNotification):
                     await tell.send(str(message.root.params.uri))
+                elif isinstance(message.root, types.ToolListChangedNotification):
+                    await tell_of_tools.send(None)
 
         async with transport as streams:
-            async with ClientSession(*streams[:2], elicitation_callback=answer, message_handler=hear) as session:
+            async with ClientSession(
+                *streams[:2],
+                elicitation_callback=answer,
+                sampling_callback=answer_as_model,
+                logging_callback=record,
+                message_handler=hear,
+            ) as session:
                 opening = await session.initialize()
-                yield Peer(session, opening.protocolVersion, user, heard)
+                yield Peer(session, opening.protocolVersion, user, heard, tools_changed, log)
 
     return opened
 

@@ -14,24 +14,29 @@ import anyio
 import mcp_types as types
 from mcp import Client, StdioServerParameters
 from mcp.client.sse import sse_client
-from mcp.client.subscriptions import ResourceUpdated
+from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 
-from checks import Refused, Reply, User, run
+from checks import Refused, Reply, User, model_text, run
 
 MODES = {"auto": "auto", "2026": "2026-07-28", "legacy": "legacy", "sse": "legacy"}
 
 
 class Peer:
-    def __init__(self, client, user, heard):
+    def __init__(self, client, user, heard, tools_changed, log):
         self.client, self.user, self.heard = client, user, heard
+        self.tools_changed, self.log = tools_changed, log
         self.version = client.protocol_version
+        self.is_modern = self.version in types.version.MODERN_PROTOCOL_VERSIONS
+        # What each call carries in the newer era, which has no request to set a level.
+        self.meta = None
 
     async def list_tools(self):
         return [tool.name for tool in (await refusable(self.client.list_tools())).tools]
 
     async def call(self, tool, arguments, on_progress=None):
-        result = await refusable(self.client.call_tool(tool, arguments, progress_callback=on_progress))
+        calling = self.client.call_tool(tool, arguments, progress_callback=on_progress, meta=self.meta)
+        result = await refusable(calling)
         text = "".join(block.text for block in result.content)
         return Reply(text, bool(result.is_error))
 
@@ -47,7 +52,7 @@ class Peer:
 
     @asynccontextmanager
     async def subscribe(self, uri):
-        if self.version in types.version.MODERN_PROTOCOL_VERSIONS:
+        if self.is_modern:
             async with self.client.listen(resource_subscriptions=[uri]) as subscription:
 
                 async def next_event():
@@ -59,6 +64,31 @@ class Peer:
             await self.client.subscribe_resource(uri)
             yield self.heard.receive
             await self.client.unsubscribe_resource(uri)
+
+
+    @asynccontextmanager
+    async def watch_tools(self):
+        if self.is_modern:
+            async with self.client.listen(tools_list_changed=True) as subscription:
+
+                async def next_event():
+                    event = await anext(subscription)
+                    assert isinstance(event, ToolsListChanged), event
+
+                yield next_event
+        else:
+            yield self.tools_changed.receive
+
+    async def set_log_level(self, level):
+        if self.is_modern:
+            self.meta = {types.LOG_LEVEL_META_KEY: level}
+        else:
+            await refusable(self.client.set_logging_level(level))
+
+    async def complete(self, prompt, argument, value):
+        reference = types.PromptReference(name=prompt)
+        result = await refusable(self.client.complete(reference, {"name": argument, "value": value}))
+        return result.completion.values
 
 
 async def refusable(answer):
@@ -73,13 +103,25 @@ def connect(mode, target):
     async def opened():
         user = User()
         tell, heard = anyio.create_memory_object_stream(100)
+        tell_of_tools, tools_changed = anyio.create_memory_object_stream(100)
+        log = []
 
         async def answer(context, params):
             return types.ElicitResult(action=user.action, content=user.content)
 
+        async def answer_as_model(context, params):
+            text = model_text(params.messages[0].content.text)
+            content = types.TextContent(type="text", text=text)
+            return types.CreateMessageResult(role="assistant", content=content, model="scripted")
+
+        async def record(params):
+            log.append((params.level, params.logger, params.data))
+
         async def hear(message):
             if isinstance(message, types.ResourceUpdatedNotification):
                 await tell.send(message.params.uri)
+            elif isinstance(message, types.ToolListChangedNotification):
+                await tell_of_tools.send(None)
 
         if mode == "sse":
             server = sse_client(target[0])
@@ -87,8 +129,15 @@ def connect(mode, target):
             server = target[0]
         else:
             server = StdioServerParameters(command=target[0], args=target[1:])
-        async with Client(server, mode=MODES[mode], elicitation_callback=answer, message_handler=hear) as client:
-            yield Peer(client, user, heard)
+        async with Client(
+            server,
+            mode=MODES[mode],
+            elicitation_callback=answer,
+            sampling_callback=answer_as_model,
+            logging_callback=record,
+            message_handler=hear,
+        ) as client:
+            yield Peer(client, user, heard, tools_changed, log)
 
     return opened
 

@@ -10,6 +10,7 @@ import anyio
 import uvicorn
 
 COUNTER = "fixture://counter"
+LEVELS = ["debug", "info", "warning", "error"]
 
 
 class Counters:
@@ -23,8 +24,12 @@ class Counters:
         self.started = self.finished = self.cancelled = 0
 
 
-def offer(mcp, context_type):
-    """Adds to `mcp` all that needs nothing of one version of the SDK. Returns what it counts."""
+def offer(mcp, context_type, is_logged, announce_tools):
+    """Adds to `mcp` all that needs nothing of one version of the SDK. Returns what it counts.
+
+    `is_logged(ctx, level)` tells whether the caller asked for messages of this level, and `announce_tools(ctx)` tells
+    the clients that the list of tools has changed.
+    """
     counters = Counters()
 
     @mcp.tool()
@@ -70,6 +75,32 @@ def offer(mcp, context_type):
     progress.__annotations__["ctx"] = context_type
     mcp.tool()(progress)
 
+    async def log(ctx) -> str:
+        """Sends a log message at each of four levels."""
+        for level in LEVELS:
+            if is_logged(ctx, level):
+                await ctx.log(level, f"at {level}", logger_name="fixture")
+        return "logged"
+
+    log.__annotations__["ctx"] = context_type
+    mcp.tool()(log)
+
+    async def extra() -> str:
+        """A tool that `set_extra` adds and removes."""
+        return "extra"
+
+    async def set_extra(present: bool, ctx) -> str:
+        """Adds or removes the tool `extra`, and announces the change of the list."""
+        if present:
+            mcp.add_tool(extra)
+        else:
+            mcp.remove_tool("extra")
+        await announce_tools(ctx)
+        return "ok"
+
+    set_extra.__annotations__["ctx"] = context_type
+    mcp.tool()(set_extra)
+
     @mcp.tool()
     async def reset() -> str:
         """Forgets the calls of `slow`."""
@@ -93,6 +124,11 @@ def offer(mcp, context_type):
         return f"Hello, {name}!"
 
     return counters
+
+
+def names_starting_with(prefix):
+    """The completions of the argument of `greet`."""
+    return [name for name in ["Ada", "Alan", "Barbara"] if name.startswith(prefix)]
 
 
 def parse_arguments():

@@ -6,6 +6,7 @@
 """
 
 import logging
+from weakref import WeakKeyDictionary, WeakSet
 
 import anyio
 import mcp.types as types
@@ -13,11 +14,32 @@ from mcp.server.fastmcp import Context, FastMCP
 from mcp.shared.exceptions import McpError
 from pydantic import AnyUrl, BaseModel
 
-from fixture import COUNTER, offer, parse_arguments, serve_http
+from fixture import COUNTER, LEVELS, names_starting_with, offer, parse_arguments, serve_http
 
 mcp = FastMCP("python-fixture", log_level="ERROR")
-counters = offer(mcp, Context)
 subscribers = {}
+sessions = WeakSet()
+# The least level that each session asked for.
+log_levels = WeakKeyDictionary()
+
+
+def is_logged(ctx, level):
+    """The SDK sends messages of every level."""
+    return LEVELS.index(level) >= LEVELS.index(log_levels.get(ctx.session, LEVELS[0]))
+
+
+async def announce_tools(ctx):
+    """The SDK announces to one session at a time, and not by itself."""
+    for session in list(sessions):
+        try:
+            # The stream of a client that has gone may have no reader.
+            with anyio.move_on_after(1):
+                await session.send_tool_list_changed()
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            sessions.discard(session)
+
+
+counters = offer(mcp, Context, is_logged, announce_tools)
 
 
 class Name(BaseModel):
@@ -35,6 +57,21 @@ async def ask(ctx: Context, prompt: str = "What is your name?") -> str:
             return "declined"
         case _:
             return "cancelled"
+
+
+@mcp.tool()
+async def sample(prompt: str, ctx: Context) -> str:
+    """Asks the client's model once."""
+    message = types.SamplingMessage(role="user", content=types.TextContent(type="text", text=prompt))
+    answer = await ctx.session.create_message([message], max_tokens=100, related_request_id=ctx.request_id)
+    return f"sampled:{answer.content.text}"
+
+
+@mcp.completion()
+async def complete(ref, argument, context):
+    if isinstance(ref, types.PromptReference) and (ref.name, argument.name) == ("greet", "name"):
+        return types.Completion(values=names_starting_with(argument.value))
+    return None
 
 
 @mcp.tool()
@@ -75,14 +112,32 @@ lowlevel.request_handlers[types.CallToolRequest] = call_tool_or_boom
 capabilities_of = lowlevel.get_capabilities
 
 
-def capabilities_with_subscriptions(*arguments):
-    """The SDK has subscriptions, and declares none."""
+def capabilities_with_changes(*arguments):
+    """The SDK has subscriptions and changes of lists, and declares none."""
     capabilities = capabilities_of(*arguments)
     capabilities.resources.subscribe = True
+    capabilities.tools.listChanged = True
     return capabilities
 
 
-lowlevel.get_capabilities = capabilities_with_subscriptions
+lowlevel.get_capabilities = capabilities_with_changes
+
+
+handle_message = lowlevel._handle_message
+
+
+async def handle_message_of_known_session(message, session, *arguments):
+    """The SDK has no list of its sessions."""
+    sessions.add(session)
+    await handle_message(message, session, *arguments)
+
+
+lowlevel._handle_message = handle_message_of_known_session
+
+
+@lowlevel.set_logging_level()
+async def set_log_level(level: types.LoggingLevel):
+    log_levels[lowlevel.request_context.session] = level
 
 
 @lowlevel.subscribe_resource()

@@ -8,20 +8,31 @@
 
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Client, ProtocolError, SdkHttpError, SSEClientTransport, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import {
+    Client,
+    LOG_LEVEL_META_KEY,
+    ProtocolError,
+    SdkHttpError,
+    SSEClientTransport,
+    StreamableHTTPClientTransport
+} from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import * as z from 'zod';
 
 const COUNTER = 'fixture://counter';
+const LEVELS = ['debug', 'info', 'warning', 'error'];
 const ABANDONED = 20;
 const PATIENCE = 30_000;
 const MODES = { auto: 'auto', 2026: { pin: '2026-07-28' }, legacy: 'legacy', sse: 'legacy' };
 
 const user = { action: 'cancel' };
 const updates = [];
+const log = [];
+let toolChanges = 0;
 
-async function call(client, name, args = {}, options = {}) {
-    const result = await client.callTool({ name, arguments: args }, { timeout: PATIENCE, ...options });
+async function call(client, name, args = {}, options = {}, meta = undefined) {
+    const params = { name, arguments: args, ...(meta && { _meta: meta }) };
+    const result = await client.callTool(params, { timeout: PATIENCE, ...options });
     const text = result.content.map(block => block.text).join('');
     return { text, isError: result.isError === true };
 }
@@ -48,7 +59,15 @@ async function isRefused(answer, codes) {
     }
 }
 
+const isModern = client => client.getNegotiatedProtocolVersion() === MODES[2026].pin;
+
+/** What the model answers. It contains the prompt, so that the answer to another prompt is noticed. */
+const modelText = prompt => `about ${prompt}`;
+
 const stats = async client => JSON.parse((await call(client, 'stats')).text);
+
+/** This cannot be checked here. */
+class Skipped extends Error {}
 
 const checks = {
     async list(client) {
@@ -121,9 +140,14 @@ const checks = {
         }
     },
 
+    async sample(client) {
+        for (const prompt of ['knots', 'ropes']) {
+            assert.equal((await call(client, 'sample', { prompt })).text, `sampled:${modelText(prompt)}`);
+        }
+    },
+
     async subscribe(client) {
-        const isModern = client.getNegotiatedProtocolVersion() === MODES[2026].pin;
-        const subscription = isModern
+        const subscription = isModern(client)
             ? await client.listen({ resourceSubscriptions: [COUNTER] })
             : await client.subscribeResource({ uri: COUNTER });
         const before = Number((await call(client, 'touch', { uri: 'fixture://static' })).text);
@@ -132,7 +156,45 @@ const checks = {
         // With replicas, an update may also announce that a subscription is in effect where the client listens.
         const distinct = process.env.BOWLINE_REPLICAS ? [...new Set(updates)] : updates;
         assert.deepEqual(distinct, [COUNTER]);
-        await (isModern ? subscription.close() : client.unsubscribeResource({ uri: COUNTER }));
+        await (isModern(client) ? subscription.close() : client.unsubscribeResource({ uri: COUNTER }));
+    },
+
+    async lists(client) {
+        if (process.env.BOWLINE_MOCK) {
+            throw new Skipped('a mock sends recorded changes after the subscription, not after the calls that caused them');
+        }
+        const subscription = isModern(client) ? await client.listen({ toolsListChanged: true }) : undefined;
+        for (const present of [true, false]) {
+            toolChanges = 0;
+            await call(client, 'set_extra', { present });
+            while (toolChanges === 0) await sleep(20);
+            const names = (await client.listTools()).tools.map(tool => tool.name);
+            assert.equal(names.includes('extra'), present);
+            if (present) assert.equal((await call(client, 'extra')).text, 'extra');
+        }
+        await subscription?.close();
+    },
+
+    async log(client) {
+        for (const level of ['info', 'error']) {
+            // In the newer era each call carries the level, for which the SDK has no other option.
+            const meta = isModern(client) ? { [LOG_LEVEL_META_KEY]: level } : undefined;
+            if (!meta) await client.setLoggingLevel(level);
+            log.length = 0;
+            await call(client, 'log', {}, {}, meta);
+            const expected = LEVELS.slice(LEVELS.indexOf(level));
+            // Those below the level would come before the last one, which is always expected.
+            while (log.length < expected.length) await sleep(20);
+            assert.deepEqual(log, expected.map(each => ({ level: each, logger: 'fixture', data: `at ${each}` })));
+        }
+    },
+
+    async complete(client) {
+        const ref = { type: 'ref/prompt', name: 'greet' };
+        for (const [value, expected] of [['A', ['Ada', 'Alan']], ['Bar', ['Barbara']]]) {
+            const { completion } = await client.complete({ ref, argument: { name: 'name', value } });
+            assert.deepEqual(completion.values, expected);
+        }
     },
 
     async abandon(client) {
@@ -167,6 +229,7 @@ async function report(name, check) {
         console.log(`ok ${name}`);
         return value;
     } catch (error) {
+        if (error instanceof Skipped) return void console.log(`skipped ${name}: ${error.message}`);
         failed += 1;
         console.log(`FAILED ${name}: ${String(error?.message ?? error).replaceAll(/\s+/g, ' ')}`);
         console.error(error);
@@ -178,11 +241,21 @@ async function report(name, check) {
 const [mode, ...target] = process.argv.slice(2);
 const client = new Client(
     { name: 'typescript-client', version: '1' },
-    { capabilities: { elicitation: { form: {} } }, versionNegotiation: { mode: MODES[mode] } }
+    { capabilities: { elicitation: { form: {} }, sampling: {} }, versionNegotiation: { mode: MODES[mode] } }
 );
 client.setRequestHandler('elicitation/create', () => ({ ...user }));
+client.setRequestHandler('sampling/createMessage', ({ params }) => {
+    const text = modelText(params.messages[0].content.text);
+    return { role: 'assistant', model: 'scripted', content: { type: 'text', text } };
+});
 client.setNotificationHandler('notifications/resources/updated', ({ params }) => {
     updates.push(params.uri);
+});
+client.setNotificationHandler('notifications/tools/list_changed', () => {
+    toolChanges += 1;
+});
+client.setNotificationHandler('notifications/message', ({ params: { level, logger, data } }) => {
+    log.push({ level, logger, data });
 });
 
 function reach(first, ...args) {

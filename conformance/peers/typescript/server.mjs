@@ -8,6 +8,7 @@ import { createServer } from 'node:http';
 import { Readable } from 'node:stream';
 import { parseArgs } from 'node:util';
 import {
+    completable,
     createMcpHandler,
     inputRequired,
     isLegacyRequest,
@@ -20,13 +21,20 @@ import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import * as z from 'zod';
 
 const COUNTER = 'fixture://counter';
+const LEVELS = ['debug', 'info', 'warning', 'error'];
+const NAMES = ['Ada', 'Alan', 'Barbara'];
 
 let touched = 0;
+let hasExtra = false;
 const slow = { started: 0, finished: 0, cancelled: 0 };
 
 // Each connection of the older era, with what it subscribed to; in the newer one there is the handler's bus.
 const subscribers = new Map();
 let notify = () => {};
+// The tool `extra` of each connection, which notifies its client when it is added or removed. Over HTTP the newer era has
+// no connections.
+const extras = new Map();
+let notifyOfTools = () => {};
 
 const text = text => ({ content: [{ type: 'text', text }] });
 
@@ -34,7 +42,7 @@ const text = text => ({ content: [{ type: 'text', text }] });
 function fixture({ era }) {
     const mcp = new McpServer(
         { name: 'typescript-fixture', version: '1' },
-        { capabilities: { resources: { subscribe: true } } }
+        { capabilities: { resources: { subscribe: true }, logging: {} } }
     );
     const tool = (name, inputs, run) => mcp.registerTool(name, { description: name, inputSchema: z.object(inputs) }, run);
 
@@ -70,6 +78,26 @@ function fixture({ era }) {
         }
         return text({ accept: `accepted:${answer.content?.name}`, decline: 'declined' }[answer.action] ?? 'cancelled');
     });
+    tool('sample', { prompt: z.string() }, ({ prompt }, ctx) => {
+        const answer = ctx.mcpReq.inputResponses?.model;
+        if (answer === undefined) {
+            const messages = [{ role: 'user', content: { type: 'text', text: prompt } }];
+            return inputRequired({ inputRequests: { model: inputRequired.createMessage({ messages, maxTokens: 100 }) } });
+        }
+        return text(`sampled:${answer.content.text}`);
+    });
+    tool('log', {}, async (_, ctx) => {
+        for (const level of LEVELS) await ctx.mcpReq.log(level, `at ${level}`, 'fixture');
+        return text('logged');
+    });
+    const extra = tool('extra', {}, () => text('extra'));
+    if (!hasExtra) extra.disable();
+    tool('set_extra', { present: z.boolean() }, ({ present }) => {
+        hasExtra = present;
+        for (const each of extras.values()) each[present ? 'enable' : 'disable']();
+        notifyOfTools();
+        return text('ok');
+    });
     tool('touch', { uri: z.string().default(COUNTER) }, async ({ uri }) => {
         touched += 1;
         notify(uri);
@@ -91,11 +119,13 @@ function fixture({ era }) {
     mcp.registerResource('static', 'fixture://static', plain, holding(() => 'static'));
     const items = new ResourceTemplate('fixture://item/{id}', { list: undefined });
     mcp.registerResource('item', items, plain, (uri, { id }) => holding(() => `item ${id}`)(uri));
-    mcp.registerPrompt('greet', { argsSchema: z.object({ name: z.string() }) }, ({ name }) => ({
+    const name = completable(z.string(), value => NAMES.filter(each => each.startsWith(value)));
+    mcp.registerPrompt('greet', { argsSchema: z.object({ name }) }, ({ name }) => ({
         messages: [{ role: 'user', content: { type: 'text', text: `Hello, ${name}!` } }]
     }));
 
     failAsProtocolsDo(mcp.server);
+    if (era === 'legacy' || !overHttp) extras.set(mcp.server, extra);
     if (era === 'legacy') takeSubscriptions(mcp.server);
     else if (!overHttp) notify = uri => mcp.server.sendResourceUpdated({ uri });
     return mcp;
@@ -113,7 +143,10 @@ function failAsProtocolsDo(server) {
 function takeSubscriptions(server) {
     const uris = new Set();
     subscribers.set(server, uris);
-    server.onclose = () => subscribers.delete(server);
+    server.onclose = () => {
+        subscribers.delete(server);
+        extras.delete(server);
+    };
     server.setRequestHandler('resources/subscribe', ({ params }) => {
         uris.add(params.uri);
         return {};
@@ -140,6 +173,7 @@ function sleep(milliseconds, signal) {
 function serveHttp(port) {
     const modern = createMcpHandler(fixture, { legacy: 'reject' });
     notify = uri => modern.notify.resourceUpdated(uri);
+    notifyOfTools = () => modern.notify.toolsChanged();
     const sessions = new Map();
 
     async function legacy(request) {

@@ -4,13 +4,17 @@
 //! them. All connections of a fixture share its counters.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bowline::exchange::ElicitationOutcome;
 use bowline::prelude::*;
 use bowline::schemars::{self, JsonSchema};
-use bowline::server::{ChangeBus, LocalChangeBus, ServerChange};
+use bowline::server::{ChangeBus, Completer, CompletionInput, LocalChangeBus, ServerChange};
+use bowline::types::{
+    Completion, CreateMessageRequestParams, CreateMessageResult, LoggingLevel, PromptReference,
+    Role, SamplingMessage, SamplingMessageContentBlock, TextContent,
+};
 use bowline::{CallToolResult, ErrorCode, Json, Progress, RpcError};
 use serde::Deserialize;
 use serde_json::json;
@@ -40,6 +44,8 @@ use crate::counters::{Counters, SlowCallCounts};
 pub struct Fixture {
     slow: Counters,
     touched: Arc<AtomicU64>,
+    /// Whether the tool `extra` is listed.
+    has_extra: Arc<AtomicBool>,
     bus: LocalChangeBus,
 }
 
@@ -52,18 +58,25 @@ impl Fixture {
 
     /// Creates a server. All servers of one fixture share its counters and its change notifications.
     pub fn server(&self) -> Server {
+        let has_extra = self.has_extra.clone();
+        let extra = Tool::of(extra).visible_to(move |_| has_extra.load(Ordering::Relaxed));
         Server::new("bowline-fixture", env!("CARGO_PKG_VERSION"))
             .description("One tool for each feature that a client can check.")
             .state(self.clone())
             .change_bus(self.bus.clone())
             .resource_subscriptions()
+            .logging()
             .tool(echo)
             .tool(Tool::of(add).output_schema(sum_schema()))
             .tool(slow)
             .tool(stats)
             .tool(progress)
             .tool(ask)
+            .tool(sample)
             .tool(touch)
+            .tool(set_extra)
+            .tool(extra)
+            .tool(log)
             .tool(fail)
             .tool(boom)
             .tool(reset)
@@ -71,6 +84,7 @@ impl Fixture {
             .resource(unchanging)
             .resource_template(item)
             .prompt(greet)
+            .completer(Completer::new(PromptReference::new("greet"), "name", names))
     }
 
     /// Returns the counters of `slow`.
@@ -155,6 +169,51 @@ async fn ask(prompt: Option<String>, cx: Context) -> Result<String, ToolError> {
     })
 }
 
+/// Requests one message from the client's model.
+#[tool(requires(sampling))]
+async fn sample(prompt: String, cx: Context) -> Result<String, ToolError> {
+    let message = SamplingMessage::new(Role::User, TextContent::new(prompt));
+    let params = CreateMessageRequestParams::new(vec![message], 100);
+    let sampled = cx.sample("model", &params).await?;
+    Ok(format!("sampled:{}", text_of(&sampled)))
+}
+
+/// The text of a sampled message.
+fn text_of(sampled: &CreateMessageResult) -> String {
+    let texts = sampled.content.blocks().iter().map(|block| match block {
+        SamplingMessageContentBlock::Text(text) => text.text.as_str(),
+        _ => "",
+    });
+    texts.collect()
+}
+
+/// Sends a log message at each of four levels, the least severe first.
+#[tool(read_only)]
+async fn log(cx: Context) -> &'static str {
+    for (level, text) in LOGGED {
+        cx.log_as("fixture", level, json!(text));
+    }
+    "logged"
+}
+
+/// Adds or removes the tool `extra`, and announces the change of the list.
+#[tool]
+async fn set_extra(
+    /// whether `extra` is listed
+    present: bool,
+    State(fixture): State<Fixture>,
+) -> &'static str {
+    fixture.has_extra.store(present, Ordering::Relaxed);
+    fixture.bus.publish(ServerChange::Tools);
+    "ok"
+}
+
+/// A tool that `set_extra` adds and removes.
+#[tool(read_only)]
+async fn extra() -> &'static str {
+    "extra"
+}
+
 /// Increments the counter, and announces that a resource was updated.
 #[tool]
 async fn touch(
@@ -213,10 +272,22 @@ async fn greet(
     format!("Hello, {name}!")
 }
 
+/// Completes the argument of `greet`.
+async fn names(input: CompletionInput) -> Completion {
+    input.matching(["Ada", "Alan", "Barbara"])
+}
+
 fn encode(value: &serde_json::Value) -> Json {
     Json::encode(value).unwrap_or_else(|_| Json::empty_object())
 }
 
+/// What `log` sends.
+const LOGGED: [(LoggingLevel, &str); 4] = [
+    (LoggingLevel::Debug, "at debug"),
+    (LoggingLevel::Info, "at info"),
+    (LoggingLevel::Warning, "at warning"),
+    (LoggingLevel::Error, "at error"),
+];
 const COUNTER: &str = "fixture://counter";
 const STEP: Duration = Duration::from_millis(5);
 /// The fixture's own error code, which the library never sends.

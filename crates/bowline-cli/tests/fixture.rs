@@ -9,7 +9,10 @@
 use std::sync::{Arc, Mutex};
 
 use bowline::client::{Change, ChangeFilter, Host};
-use bowline::types::{ContentBlock, ElicitAction, ElicitResult, ResourceContents};
+use bowline::types::{
+    ContentBlock, CreateMessageResult, ElicitAction, ElicitResult, LoggingLevel, PromptReference,
+    ResourceContents, TextContent,
+};
 use bowline::{Client, Error, ErrorCode, wire};
 use bowline_cli::fixture::Fixture;
 use serde_json::{Value, json};
@@ -20,7 +23,7 @@ const LEGACY: &str = "2025-11-25";
 /// Returns the user's answer to an elicitation.
 type UserAnswer = fn() -> ElicitResult;
 
-/// Connects a client in each era, in process and over a wire; its user is called Ada.
+/// Connects a client in each era, in process and over a wire; its user is called Ada, and its model says yes.
 async fn clients(fixture: &Fixture) -> Vec<Client> {
     clients_with_user(fixture, || ElicitResult::accept(json!({"name": "Ada"}))).await
 }
@@ -34,7 +37,9 @@ async fn clients_with_user(fixture: &Fixture, answers: UserAnswer) -> Vec<Client
             Client::in_process(&fixture.server()),
             Client::from_wire(near),
         ] {
-            let host = Host::new().elicitation(move |_| async move { answers() });
+            let host = Host::new()
+                .elicitation(move |_| async move { answers() })
+                .sampling(async |_| Ok(CreateMessageResult::new("m-1", TextContent::new("yes"))));
             clients.push(connect.protocol_version(version).host(host).await.unwrap());
         }
     }
@@ -58,7 +63,19 @@ async fn everything_that_the_contract_names_is_listed() {
         assert_eq!(
             names,
             [
-                "add", "ask", "boom", "echo", "fail", "progress", "reset", "slow", "stats", "touch"
+                "add",
+                "ask",
+                "boom",
+                "echo",
+                "fail",
+                "log",
+                "progress",
+                "reset",
+                "sample",
+                "set_extra",
+                "slow",
+                "stats",
+                "touch"
             ]
         );
         let uris: Vec<String> = resources.into_iter().map(|it| it.uri).collect();
@@ -178,6 +195,73 @@ async fn ask_fails_promptly_without_the_elicitation_capability() {
             Ok(reply) => assert!(reply.is_error(), "{version}"),
             Err(error) => assert!(matches!(error, Error::Rpc(_)), "{version}: {error}"),
         }
+    }
+}
+
+#[tokio::test]
+async fn sample_returns_the_message_of_the_model() {
+    for client in clients(&Fixture::new()).await {
+        let sampled = text(&client, "sample", json!({"prompt": "Well?"})).await;
+
+        assert_eq!(sampled, "sampled:yes");
+    }
+}
+
+#[tokio::test]
+async fn log_messages_below_the_level_of_the_client_are_not_sent() {
+    for version in [MODERN, LEGACY] {
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let sink = received.clone();
+        let client = Client::in_process(&Fixture::new().server())
+            .protocol_version(version)
+            .on_log(move |message| {
+                let data: String = message.data.decode().unwrap();
+                sink.lock().unwrap().push((message.logger.unwrap(), data));
+            })
+            .await
+            .unwrap();
+
+        for (level, expected) in [
+            (
+                LoggingLevel::Info,
+                &["at info", "at warning", "at error"][..],
+            ),
+            (LoggingLevel::Error, &["at error"]),
+        ] {
+            client.set_log_level(level).await.unwrap();
+            text(&client, "log", json!({})).await;
+
+            let received = std::mem::take(&mut *received.lock().unwrap());
+            let expected = expected.iter().map(|data| ("fixture", *data));
+            let received = received.iter().map(|(logger, data)| (&**logger, &**data));
+            assert!(received.eq(expected), "{version} {level:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn set_extra_changes_the_list_of_tools_and_announces_it() {
+    for client in clients(&Fixture::new()).await {
+        let mut changes = client.subscribe(ChangeFilter::new().tools()).await.unwrap();
+
+        for present in [true, false] {
+            text(&client, "set_extra", json!({"present": present})).await;
+
+            assert_eq!(changes.next().await.unwrap(), Some(Change::Tools));
+            let tools = client.list_tools().await.unwrap();
+            assert_eq!(tools.iter().any(|tool| tool.name == "extra"), present);
+            let called = client.call_tool("extra", ()).skip_capability_check().await;
+            assert_eq!(called.is_ok_and(|reply| reply.text() == "extra"), present);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_argument_of_greet_is_completed() {
+    for client in clients(&Fixture::new()).await {
+        let completion = client.complete(PromptReference::new("greet"), "name", "A");
+
+        assert_eq!(completion.await.unwrap().values, ["Ada", "Alan"]);
     }
 }
 

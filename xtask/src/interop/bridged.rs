@@ -1,4 +1,4 @@
-//! The peers with a bridge between client and server, each in the era that the other side does not use.
+//! The peers with a bridge between client and server, in every pair of eras.
 //!
 //! ```text
 //! their client ─ stdio, HTTP, HTTP+SSE ─▶ bridge ─ the same, or HTTP ──▶ our server
@@ -7,10 +7,11 @@
 //! ```
 
 use std::io;
+use std::process::Command;
 
 use super::cell::{CHECKS, Cell, CellSpec, Side, Transport};
 use super::known_failures::KnownFailures;
-use super::peers::{OurPrograms, Peer};
+use super::peers::{OurPrograms, Peer, ProgramCommand};
 use super::{command, in_parallel};
 use crate::server_process::ServerProcess;
 
@@ -42,27 +43,25 @@ struct Eras {
 }
 
 impl Eras {
-    /// Returns the pairs of different eras that a peer supports.
+    /// Returns the pairs of an era of the peer and one of ours.
     fn of(peer: &Peer, side: Side, transport: Transport) -> Vec<Self> {
         let modes = match side {
             Side::Client => peer.modes(transport),
             Side::Server => peer.modes_of_ours(transport),
         };
         let has = |mode: &&str| modes.iter().any(|it| it == mode);
-        let other = |mode| match mode {
-            "2026" => "legacy",
-            _ => "2026",
-        };
         let of_peer = ["2026", "legacy", "sse"].into_iter().filter(has);
-        let pairs = of_peer.map(|mode| match side {
-            Side::Client => Self {
-                client: mode,
-                server: other(mode),
-            },
-            Side::Server => Self {
-                client: other(mode),
-                server: mode,
-            },
+        let pairs = of_peer.flat_map(|of_peer| {
+            ["2026", "legacy"].map(|of_ours| match side {
+                Side::Client => Self {
+                    client: of_peer,
+                    server: of_ours,
+                },
+                Side::Server => Self {
+                    client: of_ours,
+                    server: of_peer,
+                },
+            })
         });
         pairs.collect()
     }
@@ -80,35 +79,10 @@ fn run_cell(
         Side::Client => (&peer.client, &ours.server),
         Side::Server => (&ours.client, &peer.server),
     };
-    let serving = match (transport, side) {
-        (Transport::Stdio, _) => None,
-        // Our server serves both at one URL.
-        (Transport::Http, _) | (Transport::HttpSse, Side::Client) => Some("http"),
-        (Transport::HttpSse, Side::Server) => Some("sse"),
-    };
-    // Keeps the server running until the cell has been run.
-    let serving =
-        serving.map(|name| ServerProcess::start(&mut server.command(&["--transport", name])));
-    let serving = serving.transpose()?;
-    let behind = match &serving {
-        Some(serving) => vec![serving.url().to_owned()],
-        None => server.words(&["--transport", "stdio"]),
-    };
-    let front = match (side, transport) {
-        (Side::Client, Transport::Stdio) => "stdio",
-        (Side::Client, Transport::Http | Transport::HttpSse) => "http",
-        (Side::Server, Transport::Stdio) => "http",
-        (Side::Server, Transport::Http | Transport::HttpSse) => "stdio",
-    };
-    let bridge = ours.bridge.words(&bridge_options(front, transport, eras));
-    let bridge: Vec<String> = bridge.into_iter().chain(behind).collect();
-    let bridging = match front {
-        "http" => Some(ServerProcess::start(&mut command(&bridge))?),
-        _ => None,
-    };
-    let target = match &bridging {
-        Some(bridging) => vec![bridging.url().to_owned()],
-        None => bridge,
+    let behind = BehindBridge {
+        bridge: &ours.bridge,
+        server,
+        mode: eras.server,
     };
     let spec = CellSpec {
         peer: peer.name,
@@ -118,16 +92,98 @@ fn run_cell(
         checks: CHECKS,
         version: Some(peer.version_of(eras.client, transport)),
     };
-    spec.run(client.command(&[eras.client]).args(target), known_failures)
+    behind.run(spec, client.command(&[eras.client]), known_failures)
 }
 
-/// Returns the arguments of the bridge before the server.
-fn bridge_options(front: &'static str, transport: Transport, eras: Eras) -> Vec<&'static str> {
-    let mut options = vec!["--transport", front];
-    if transport == Transport::Stdio {
-        // The fixture has state, and each connection is a process.
-        options.extend(["--connections", "1"]);
+/// A server with a bridge in front of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BehindBridge<'a> {
+    pub(crate) bridge: &'a ProgramCommand,
+    pub(crate) server: &'a ProgramCommand,
+    /// The mode in which the bridge uses the server.
+    pub(crate) mode: &'a str,
+}
+
+impl BehindBridge<'_> {
+    /// Starts the server and the bridge, and runs `client`, to whose arguments the target is added.
+    pub(crate) fn run(
+        self,
+        spec: CellSpec<'_>,
+        mut client: Command,
+        known_failures: &KnownFailures,
+    ) -> io::Result<Cell> {
+        let serving = match (spec.transport, spec.side) {
+            (Transport::Stdio, _) => None,
+            // Our server serves both at one URL.
+            (Transport::Http, _) | (Transport::HttpSse, Side::Client) => Some("http"),
+            (Transport::HttpSse, Side::Server) => Some("sse"),
+        };
+        // Keeps the server running until the cell has been run.
+        let serving = serving
+            .map(|name| ServerProcess::start(&mut self.server.command(&["--transport", name])));
+        let serving = serving.transpose()?;
+        let behind = match &serving {
+            Some(serving) => vec![serving.url().to_owned()],
+            None => self.server.words(&["--transport", "stdio"]),
+        };
+        let front = match (spec.side, spec.transport) {
+            (Side::Client, Transport::Stdio) => "stdio",
+            (Side::Client, Transport::Http | Transport::HttpSse) => "http",
+            (Side::Server, Transport::Stdio) => "http",
+            (Side::Server, Transport::Http | Transport::HttpSse) => "stdio",
+        };
+        let mut options = vec!["--transport", front];
+        if spec.transport == Transport::Stdio {
+            // The fixture has state, and each connection is a process.
+            options.extend(["--connections", "1"]);
+        }
+        options.push(self.mode);
+        let bridge = self.bridge.words(&options);
+        let bridge: Vec<String> = bridge.into_iter().chain(behind).collect();
+        let bridging = match front {
+            "http" => Some(ServerProcess::start(&mut command(&bridge))?),
+            _ => None,
+        };
+        let target = match &bridging {
+            Some(bridging) => vec![bridging.url().to_owned()],
+            None => bridge,
+        };
+        spec.run(client.args(target), known_failures)
     }
-    options.push(eras.server);
-    options
+}
+
+/// The checks in the order of their columns: first those that the other cells of a bridge have, too.
+pub(crate) const COLUMNS: &[&str] = &[
+    "call",
+    "progress",
+    "abandon",
+    "ask",
+    "sample",
+    "lists",
+    "subscribe",
+    "log",
+    "complete",
+    "open",
+    "list",
+    "errors",
+    "unknown",
+    "read",
+    "many",
+    "close",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_check_has_a_column() {
+        let sorted = |checks: &[&'static str]| {
+            let mut checks = checks.to_vec();
+            checks.sort_unstable();
+            checks
+        };
+
+        assert_eq!(sorted(COLUMNS), sorted(CHECKS));
+    }
 }

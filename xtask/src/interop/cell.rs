@@ -285,7 +285,11 @@ pub(crate) const CHECKS: &[&str] = &[
     "progress",
     "many",
     "ask",
+    "sample",
     "subscribe",
+    "lists",
+    "log",
+    "complete",
     "abandon",
     "close",
 ];

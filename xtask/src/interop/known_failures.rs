@@ -1,6 +1,6 @@
 //! The known failures of peers: `peer, side, check: reason` lines and comments. With the additional word `helped`, the
-//! check passes because our program for that peer works around the failure. With the name of a transport, or of a mode
-//! of one era, the line applies to that transport or mode only.
+//! check passes because our program for that peer works around the failure. With the name of a transport, or of an era,
+//! the line applies to that transport or era only.
 
 use super::cell::{Cell, CheckResult, Side, Transport};
 
@@ -19,8 +19,8 @@ pub(crate) struct KnownFailure {
     pub(crate) is_helped: bool,
     /// The only transport that the line applies to; all if `None`.
     pub(crate) transport: Option<Transport>,
-    /// The only mode that the line applies to; all if `None`.
-    pub(crate) mode: Option<&'static str>,
+    /// The only era that the line applies to, `2026` or `legacy`; both if `None`.
+    pub(crate) era: Option<&'static str>,
     pub(crate) why: String,
 }
 
@@ -31,6 +31,23 @@ pub(crate) struct CellKey<'a> {
     pub(crate) side: Side,
     pub(crate) transport: Transport,
     pub(crate) mode: &'a str,
+}
+
+impl CellKey<'_> {
+    /// Returns the era of the peer, `2026` or `legacy`.
+    fn era_of_peer(&self) -> &'static str {
+        // With a bridge, the client and the server have a mode each.
+        let of_peer = match (self.mode.split_once(" → "), self.side) {
+            (Some((client, _)), Side::Client) => client,
+            (Some((_, server)), Side::Server) => server,
+            (None, _) => self.mode,
+        };
+        match of_peer {
+            "2026" => "2026",
+            "auto" if self.transport != Transport::HttpSse => "2026",
+            _ => "legacy",
+        }
+    }
 }
 
 impl KnownFailures {
@@ -112,12 +129,12 @@ impl KnownFailure {
         let [peer, side, check, options @ ..] = &words[..] else {
             return Err(error());
         };
-        let (mut is_helped, mut transport, mut mode) = (false, None, None);
+        let (mut is_helped, mut transport, mut era) = (false, None, None);
         for &option in options {
             match option {
                 "helped" => is_helped = true,
-                "2026" => mode = Some("2026"),
-                "legacy" => mode = Some("legacy"),
+                "2026" => era = Some("2026"),
+                "legacy" => era = Some("legacy"),
                 name => transport = Some(Transport::named(name).ok_or_else(error)?),
             }
         }
@@ -130,14 +147,14 @@ impl KnownFailure {
             check: (*check).to_owned(),
             is_helped,
             transport,
-            mode,
+            era,
             why: why.to_owned(),
         })
     }
 
     fn is_about(&self, cell: CellKey<'_>) -> bool {
         let is_over = self.transport.is_none_or(|only| only == cell.transport);
-        let is_in = self.mode.is_none_or(|only| only == cell.mode);
+        let is_in = self.era.is_none_or(|only| only == cell.era_of_peer());
         self.peer == cell.peer && self.side == cell.side.name() && is_over && is_in
     }
 }
@@ -208,13 +225,17 @@ mod tests {
     }
 
     #[test]
-    fn a_line_may_apply_to_one_mode_only() {
+    fn a_line_may_apply_to_one_era_only() {
         let known_failures = KnownFailures::parse("python 1, server, open, 2026: refused").unwrap();
 
-        let mut key = key("python 1", Side::Server, Transport::Http);
-        assert!(!known_failures.names(key, "open"));
-        key.mode = "2026";
-        assert!(known_failures.names(key, "open"));
+        let names = |mode| {
+            let mut key = key("python 1", Side::Server, Transport::Http);
+            key.mode = mode;
+            known_failures.names(key, "open")
+        };
+        assert!(names("2026") && names("auto"));
+        assert!(!names("legacy") && !names("legacy:2025-06-18"));
+        assert!(names("legacy → 2026") && !names("2026 → legacy"));
     }
 
     #[test]

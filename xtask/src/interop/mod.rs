@@ -9,7 +9,7 @@
 //! tool            the command `bowline` with the servers of the SDKs
 //! traced          one trace through SDKs, bridge and server
 //! tasks           implementations of the extension of tasks, with a fixture of their own
-//! table           all cells, as `conformance/RESULTS.md`
+//! table           all cells, as `conformance/RESULTS.md` and a part of `crates/bowline-bridge/CELLS.md`
 //! real            published programs, unmodified and without our fixture
 //! ```
 
@@ -36,6 +36,7 @@ pub(crate) use known_failures::KnownFailures;
 pub(crate) use peers::{OurPrograms, Peer, ProgramCommand};
 use table::PagePart;
 pub(crate) use tasks::CHECKS as TASK_CHECKS;
+use tasks::TaskPeer;
 
 use crate::server_process::ServerProcess;
 
@@ -94,15 +95,18 @@ fn check(root: &Path, peers: Peers, mode: ResultsMode) -> io::Result<bool> {
             let (of_tool, of_sdks) = of_sdks.split(tool::CHECKS);
             let peers = Peer::install_all(root)?;
             let sdks = run_cells(&ours, &peers, &of_sdks)?;
-            let tasks = tasks::run(root, &ours, &of_tasks)?;
+            let task_peers = TaskPeer::install_all(root)?;
+            let tasks = tasks::run(&ours, &task_peers, &of_tasks)?;
             let bridged = bridged::run(&ours, &peers, &of_sdks)?;
+            let bridged_tasks = tasks::run_bridged(&ours, &task_peers, &of_tasks)?;
             let mocked = mocked::run(root, &ours, &peers)?;
             let tool = tool::run(&ours, &peers, &of_tool)?;
             let traced = traced::run(root, &ours)?;
             vec![
                 (PagePart::Sdks, sdks, of_sdks.clone()),
-                (PagePart::Tasks, tasks, of_tasks),
+                (PagePart::Tasks, tasks, of_tasks.clone()),
                 (PagePart::Bridged, bridged, of_sdks),
+                (PagePart::BridgedTasks, bridged_tasks, of_tasks),
                 (PagePart::Mocked, mocked, KnownFailures::default()),
                 (PagePart::Tool, tool, of_tool),
                 (PagePart::Traced, traced, KnownFailures::default()),
@@ -159,7 +163,7 @@ fn check_part(
         println!("{KNOWN_FAILURES} is out of date: {peer} as a {side} does not fail `{check}`");
     }
     let text = table::text(part, cells, known_failures);
-    let is_current = write_or_compare(&root.join(RESULTS), part, &text, mode)?;
+    let is_current = write_or_compare(root, part, &text, mode)?;
     println!("{}", table::summary(cells));
     Ok(passed && stale.is_empty() && is_current)
 }
@@ -247,12 +251,13 @@ fn command(words: &[String]) -> Command {
 
 /// Writes this part of the page or compares it with the file; returns whether they are equal now.
 fn write_or_compare(
-    path: &Path,
+    root: &Path,
     part: PagePart,
     text: &str,
     mode: ResultsMode,
 ) -> io::Result<bool> {
-    let current = std::fs::read_to_string(path).unwrap_or_default();
+    let path = root.join(part.file());
+    let current = std::fs::read_to_string(&path).unwrap_or_default();
     let page = part.replace_in(&current, text);
     if current == page {
         return Ok(true);
@@ -260,12 +265,11 @@ fn write_or_compare(
     match mode {
         ResultsMode::Write => std::fs::write(path, page).map(|()| true),
         ResultsMode::Compare => {
-            let command = part.command();
-            println!("{RESULTS} is out of date; `{command}` writes it");
+            let (file, command) = (part.file(), part.command());
+            println!("{file} is out of date; `{command}` writes it");
             Ok(false)
         }
     }
 }
 
 const KNOWN_FAILURES: &str = "conformance/peers/cannot.txt";
-const RESULTS: &str = "conformance/RESULTS.md";

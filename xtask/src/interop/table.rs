@@ -1,18 +1,16 @@
-//! Renders all cells as `conformance/RESULTS.md`.
+//! Renders all cells as `conformance/RESULTS.md`, and those of the SDKs with a bridge as a part of `CELLS.md`.
 
 use std::collections::BTreeSet;
 
 use super::cell::{CHECKS, Cell, CheckResult, Side};
 use super::known_failures::KnownFailures;
-use super::{real, tasks, tool, traced};
+use super::{bridged, real, tasks, tool, traced};
 
-/// One of the parts of `conformance/RESULTS.md`, in their order.
+/// One of the parts of the two pages, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PagePart {
     Sdks,
     Tasks,
-    /// The SDKs with a bridge in between.
-    Bridged,
     /// A recording, served to the SDKs.
     Mocked,
     /// The command `bowline` with the servers of the SDKs.
@@ -24,16 +22,43 @@ pub(crate) enum PagePart {
     BridgedReal,
     /// The command `bowline` with published servers.
     ToolReal,
+    /// The SDKs with a bridge in between.
+    Bridged,
+    /// Implementations of tasks with a bridge in between.
+    BridgedTasks,
+}
+
+/// A page, and its parts with the text that each starts with.
+struct Page {
+    file: &'static str,
+    /// The text before them is written by something else, or is the first part of `RESULTS.md`.
+    starts: &'static [(PagePart, &'static str)],
 }
 
 impl PagePart {
     /// Returns the command that writes it.
     pub(crate) fn command(self) -> &'static str {
         match self {
-            Self::Sdks | Self::Tasks | Self::Bridged | Self::Mocked | Self::Tool | Self::Traced => {
-                "cargo xtask interop"
-            }
+            Self::Sdks
+            | Self::Tasks
+            | Self::Mocked
+            | Self::Tool
+            | Self::Traced
+            | Self::Bridged
+            | Self::BridgedTasks => "cargo xtask interop",
             Self::Real | Self::BridgedReal | Self::ToolReal => "cargo xtask interop --real",
+        }
+    }
+
+    /// Returns the path of the page that it is a part of.
+    pub(crate) fn file(self) -> &'static str {
+        self.page().file
+    }
+
+    fn page(self) -> &'static Page {
+        match self {
+            Self::Bridged | Self::BridgedTasks => &CELLS,
+            _ => &RESULTS,
         }
     }
 
@@ -42,7 +67,7 @@ impl PagePart {
         // From the last part to the first, because each ends where the next one starts.
         let mut rest = page;
         let mut parts = Vec::new();
-        for (part, start) in STARTS.into_iter().rev() {
+        for &(part, start) in self.page().starts.iter().rev() {
             let (before, of_part) = rest.split_at(rest.find(start).unwrap_or(rest.len()));
             parts.push(if part == self { text } else { of_part });
             rest = before;
@@ -52,21 +77,31 @@ impl PagePart {
     }
 }
 
-/// The parts after the first, and the heading of each.
-const STARTS: [(PagePart, &str); 8] = [
-    (PagePart::Tasks, TASKS_INTRODUCTION_START),
-    (PagePart::Bridged, BRIDGED_INTRODUCTION_START),
-    (PagePart::Mocked, MOCKED_INTRODUCTION_START),
-    (PagePart::Tool, TOOL_INTRODUCTION_START),
-    (PagePart::Traced, TRACED_INTRODUCTION_START),
-    (PagePart::Real, REAL_INTRODUCTION_START),
-    (PagePart::BridgedReal, BRIDGED_REAL_INTRODUCTION_START),
-    (PagePart::ToolReal, TOOL_REAL_INTRODUCTION_START),
-];
+const RESULTS: Page = Page {
+    file: "conformance/RESULTS.md",
+    starts: &[
+        (PagePart::Tasks, TASKS_INTRODUCTION_START),
+        (PagePart::Mocked, MOCKED_INTRODUCTION_START),
+        (PagePart::Tool, TOOL_INTRODUCTION_START),
+        (PagePart::Traced, TRACED_INTRODUCTION_START),
+        (PagePart::Real, REAL_INTRODUCTION_START),
+        (PagePart::BridgedReal, BRIDGED_REAL_INTRODUCTION_START),
+        (PagePart::ToolReal, TOOL_REAL_INTRODUCTION_START),
+    ],
+};
+
+const CELLS: Page = Page {
+    file: "crates/bowline-bridge/CELLS.md",
+    starts: &[
+        (PagePart::Bridged, BRIDGED_INTRODUCTION_START),
+        (PagePart::BridgedTasks, BRIDGED_TASKS_INTRODUCTION_START),
+    ],
+};
 
 /// Renders one part.
 pub(crate) fn text(part: PagePart, cells: &[Cell], known_failures: &KnownFailures) -> String {
     let (introduction, columns, checks) = layout(part);
+    let titles: Vec<&str> = checks.iter().map(|check| title(part, check)).collect();
     let level = if part == PagePart::Sdks { "##" } else { "###" };
     let mut page = introduction.to_owned();
     for (side, title) in [
@@ -83,10 +118,10 @@ pub(crate) fn text(part: PagePart, cells: &[Cell], known_failures: &KnownFailure
             continue;
         }
         page.push_str(&format!("\n{level} {title}\n\n"));
-        page.push_str(&format!("| {columns} | {} |\n", checks.join(" | ")));
+        page.push_str(&format!("| {columns} | {} |\n", titles.join(" | ")));
         page.push_str(&format!("|{}\n", "---|".repeat(3 + checks.len())));
         for cell in cells.iter().filter(|cell| cell.side == side) {
-            page.push_str(&row(part, cell, known_failures));
+            page.push_str(&row(part, cell, checks, known_failures));
         }
     }
     let skipped = skipped(part, cells);
@@ -95,7 +130,8 @@ pub(crate) fn text(part: PagePart, cells: &[Cell], known_failures: &KnownFailure
     }
     page.push_str(&format!("\n{level} Known failures and skipped checks\n\n"));
     for line in known_failures.lines() {
-        let (peer, side, check, why) = (&line.peer, &line.side, &line.check, &line.why);
+        let (peer, side, why) = (&line.peer, &line.side, &line.why);
+        let check = title(part, &line.check);
         let how = if line.is_helped {
             "passes with help"
         } else {
@@ -103,10 +139,10 @@ pub(crate) fn text(part: PagePart, cells: &[Cell], known_failures: &KnownFailure
         };
         let over = line.transport.map(|only| format!(" over {}", only.name()));
         let over = over.unwrap_or_default();
-        let mode = line.mode.map(|only| format!(" in the mode `{only}`"));
-        let mode = mode.unwrap_or_default();
+        let era = line.era.map(|only| format!(" in the mode `{only}`"));
+        let era = era.unwrap_or_default();
         page.push_str(&format!(
-            "* {peer}, as a {side}{over}{mode}, {how} `{check}`: {why}.\n"
+            "* {peer}, as a {side}{over}{era}, {how} `{check}`: {why}.\n"
         ));
     }
     for line in skipped {
@@ -120,7 +156,16 @@ fn layout(part: PagePart) -> (&'static str, &'static str, &'static [&'static str
     match part {
         PagePart::Sdks => (INTRODUCTION, "peer | over | mode", CHECKS),
         PagePart::Tasks => (TASKS_INTRODUCTION, "peer | over | version", tasks::CHECKS),
-        PagePart::Bridged => (BRIDGED_INTRODUCTION, "peer | over | modes", CHECKS),
+        PagePart::Bridged => (
+            BRIDGED_INTRODUCTION,
+            "peer | over | modes",
+            bridged::COLUMNS,
+        ),
+        PagePart::BridgedTasks => (
+            BRIDGED_TASKS_INTRODUCTION,
+            "peer | over | version",
+            tasks::CHECKS,
+        ),
         PagePart::Mocked => (MOCKED_INTRODUCTION, "peer | over | mode", CHECKS),
         PagePart::Tool => (TOOL_INTRODUCTION, "peer | over | mode", tool::CHECKS),
         PagePart::Traced => (TRACED_INTRODUCTION, "peer | over | mode", traced::CHECKS),
@@ -138,6 +183,20 @@ fn layout(part: PagePart) -> (&'static str, &'static str, &'static [&'static str
     }
 }
 
+/// Returns the heading of a check. `CELLS.md` uses the same words in all its tables.
+fn title(part: PagePart, check: &str) -> &str {
+    match (part, check) {
+        (PagePart::Bridged, "ask") => "elicitation",
+        (PagePart::Bridged, "sample") => "sampling",
+        (PagePart::Bridged, "subscribe") => "resource update",
+        (PagePart::Bridged, "lists") => "list change",
+        (PagePart::Bridged, "log") => "log level",
+        (PagePart::Bridged, "complete") => "completion",
+        (PagePart::Bridged, "abandon") => "cancel",
+        _ => check,
+    }
+}
+
 /// Returns one line for the terminal.
 pub(crate) fn summary(cells: &[Cell]) -> String {
     let failed = cells.iter().filter(|cell| !cell.is_as_expected()).count();
@@ -147,9 +206,13 @@ pub(crate) fn summary(cells: &[Cell]) -> String {
     format!("{all} cells, {passed} checks passed, {failed} cells not as expected")
 }
 
-fn row(part: PagePart, cell: &Cell, known_failures: &KnownFailures) -> String {
+fn row(part: PagePart, cell: &Cell, columns: &[&str], known_failures: &KnownFailures) -> String {
     let (peer, transport) = (cell.peer, cell.transport.name());
-    let signs = cell.checks().map(|(check, result)| match result {
+    let results = columns.iter().filter_map(|column| {
+        let mut checks = cell.checks();
+        checks.find(|(check, _)| check == column)
+    });
+    let signs = results.map(|(check, result)| match result {
         CheckResult::Ok if known_failures.helps(cell.key(), check) => "✓*",
         CheckResult::Ok => "✓",
         CheckResult::Skipped(_) => "–",
@@ -165,7 +228,9 @@ fn row(part: PagePart, cell: &Cell, known_failures: &KnownFailures) -> String {
         | PagePart::Tool
         | PagePart::Traced
         | PagePart::BridgedReal => &cell.mode,
-        PagePart::Tasks | PagePart::Real | PagePart::ToolReal => &cell.version,
+        PagePart::Tasks | PagePart::BridgedTasks | PagePart::Real | PagePart::ToolReal => {
+            &cell.version
+        }
     };
     format!(
         "| {peer} | {transport} | {third} | {} |\n",
@@ -184,7 +249,11 @@ fn skipped(part: PagePart, cells: &[Cell]) -> BTreeSet<String> {
             | PagePart::Traced => {
                 format!("at {}", cell.version)
             }
-            PagePart::Tasks | PagePart::Real | PagePart::BridgedReal | PagePart::ToolReal => {
+            PagePart::Tasks
+            | PagePart::BridgedTasks
+            | PagePart::Real
+            | PagePart::BridgedReal
+            | PagePart::ToolReal => {
                 format!("for {} over {}", cell.peer, cell.transport.name())
             }
         };
@@ -216,12 +285,19 @@ transport and in every era that it supports. Every client runs the same checks:
 | progress | five progress notifications, complete and in order, before the result |
 | many | 200 concurrent calls; each gets its own result |
 | ask | elicitation, which the user accepts, declines and cancels |
+| sample | two requests for a message of the client's model, each answered with a message of its own |
 | subscribe | of two resources that change, only the subscribed one is notified |
+| lists | a tool is added and removed: each time the client is notified, and the new list is correct |
+| log | exactly the log messages at or above the client's level are received, for two levels |
+| complete | two prefixes of an argument of a prompt, each with its completions |
 | abandon | 20 calls are dropped while their handlers run; all 20 handlers stop |
 
 The mode `auto` negotiates the version, `2026` uses 2026-07-28, `legacy` 2025-11-25 or the version after the colon;
 `sse` is `legacy` over HTTP+SSE, which clients must select explicitly. The TypeScript server and rmcp do not support it.
 `✓*` marks a check that passes because our program for that peer works around a failure of the peer; `–` a skipped one.
+
+[`CELLS.md`](../crates/bowline-bridge/CELLS.md) has the results of the same peers and checks with a bridge between client and
+server.
 ";
 
 const TASKS_INTRODUCTION_START: &str = "\n## Tasks\n";
@@ -244,16 +320,31 @@ sides; the others poll.
 | unknown | an unknown task is refused |
 ";
 
-const BRIDGED_INTRODUCTION_START: &str = "\n## Through the bridge\n";
+const BRIDGED_INTRODUCTION_START: &str = "\n## Peers of other SDKs\n";
 
 const BRIDGED_INTRODUCTION: &str = "
-## Through the bridge
+## Peers of other SDKs
 
-Written by `cargo xtask interop`: the peers and checks of the first part, with `interop-bridge` between client and server,
-which use different eras: `2026 → legacy` is a client of 2026-07-28 and a server of 2025-11-25. `over` is the transport of
-the peer. A client reaches our server over the same transport on both sides of the bridge, or over HTTP behind HTTP+SSE; a
-server over stdio is behind a bridge that our client reaches over HTTP, and a server over HTTP or HTTP+SSE behind one that
-it reaches over stdio. Over stdio the bridge has one connection for each client, because the fixture counts in its process.
+Written by `cargo xtask interop`: a client or a server of another SDK at one end, ours at the other, and `interop-bridge`
+between them. `2026 → legacy` is a client of 2026-07-28 in front and a server of 2025-11-25 behind; `sse` is `legacy` over
+HTTP+SSE. `over` is the transport of the peer. A client reaches our server over the same transport on both sides of the
+bridge, or over HTTP behind HTTP+SSE; a server over stdio is behind a bridge that our client reaches over HTTP, and a server
+over HTTP or HTTP+SSE behind one that it reaches over stdio. Over stdio the bridge has one connection for each client,
+because the fixture counts in its process. The checks are those of
+[`conformance/RESULTS.md`](../../conformance/RESULTS.md), with the names that they have in this file: `cancel` is `abandon`
+there, `elicitation` is `ask`, `sampling` is `sample`, `list change` is `lists`, `resource update` is `subscribe`, `log
+level` is `log`, `completion` is `complete`. `✓*` marks a check that passes because our program for that peer works around a
+failure of the peer.
+";
+
+const BRIDGED_TASKS_INTRODUCTION_START: &str = "\n## Tasks of other implementations\n";
+
+const BRIDGED_TASKS_INTRODUCTION: &str = "
+## Tasks of other implementations
+
+Written by `cargo xtask interop`: implementations of the extension `io.modelcontextprotocol/tasks` with `interop-bridge`
+between client and server, over the transports of the section above. The extension belongs to 2026-07-28, which both sides
+use. The checks are those of tasks in [`conformance/RESULTS.md`](../../conformance/RESULTS.md).
 ";
 
 const MOCKED_INTRODUCTION_START: &str = "\n## Recorded and mocked\n";
@@ -383,6 +474,21 @@ mod tests {
         assert!(page.contains("* rmcp, as a client, fails `open`: refused.\n"));
         assert!(page.contains("* rmcp, as a client, passes with help `list`: too long.\n"));
         assert!(page.contains("* `call` is skipped at 2025-11-25: too late.\n"));
+    }
+
+    #[test]
+    fn the_parts_of_a_bridge_follow_the_cells_of_its_tests() {
+        let bridged = text(PagePart::Bridged, &[], &KnownFailures::default());
+        let tasks = text(PagePart::BridgedTasks, &[], &KnownFailures::default());
+
+        let page = PagePart::Bridged.replace_in("# Cells\n", &bridged);
+        let page = PagePart::BridgedTasks.replace_in(&page, &tasks);
+
+        assert_eq!(page, format!("# Cells\n{bridged}{tasks}"));
+        assert_eq!(PagePart::Bridged.replace_in(&page, &bridged), page);
+        assert!(
+            bridged.contains("| peer | over | modes | call | progress | cancel | elicitation |")
+        );
     }
 
     #[test]

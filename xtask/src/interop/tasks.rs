@@ -4,8 +4,9 @@
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::sync::Mutex;
+use std::process::Command;
 
+use super::bridged::BehindBridge;
 use super::cell::{Cell, CellSpec, Side, Transport};
 use super::in_parallel;
 use super::known_failures::KnownFailures;
@@ -30,7 +31,7 @@ pub(crate) const NAMES: [&str; 4] = [
 
 /// An implementation of tasks, with the programs that we wrote with it.
 #[derive(Debug)]
-struct TaskPeer {
+pub(crate) struct TaskPeer {
     name: &'static str,
     client: Option<ProgramCommand>,
     /// The transports of the client.
@@ -38,95 +39,142 @@ struct TaskPeer {
     server: Option<ProgramCommand>,
 }
 
-/// Installs all peers, and runs them in parallel.
+/// Runs the peers in parallel, and the cells of each peer in order.
 pub(crate) fn run(
-    root: &Path,
     ours: &OurPrograms,
+    peers: &[TaskPeer],
     known_failures: &KnownFailures,
 ) -> io::Result<Vec<Cell>> {
-    let peers = install_all(root)?;
-    in_parallel(&peers, |peer, printing| {
-        run_peer(ours, peer, known_failures, printing)
+    run_pairs(ours, peers, |pair| {
+        // Keeps the server running until the cell has been run.
+        let serving;
+        let target = match pair.transport {
+            Transport::Stdio => pair.server.words(&["--transport", "stdio"]),
+            Transport::Http | Transport::HttpSse => {
+                let mut server = pair.server.command(&["--transport", "http"]);
+                serving = ServerProcess::start(&mut server)?;
+                vec![serving.url().to_owned()]
+            }
+        };
+        let spec = pair.spec("auto");
+        spec.run(pair.client().args(target), known_failures)
     })
 }
 
-fn run_peer(
+/// Runs the peers with a bridge between client and server.
+pub(crate) fn run_bridged(
     ours: &OurPrograms,
-    peer: &TaskPeer,
+    peers: &[TaskPeer],
     known_failures: &KnownFailures,
-    printing: &Mutex<()>,
 ) -> io::Result<Vec<Cell>> {
-    let mut cells = Vec::new();
-    for side in [Side::Client, Side::Server] {
-        let (client, server, options, transports) = match side {
-            Side::Client => (
-                peer.client.as_ref(),
-                Some(&ours.server),
-                &["auto"][..],
-                peer.client_over,
-            ),
-            Side::Server => (
-                Some(&ours.client),
-                peer.server.as_ref(),
-                &["auto", "--tasks"][..],
-                BOTH,
-            ),
+    run_pairs(ours, peers, |pair| {
+        let behind = BehindBridge {
+            bridge: &ours.bridge,
+            server: pair.server,
+            mode: "2026",
         };
-        let (Some(client), Some(server)) = (client, server) else {
-            continue;
-        };
-        for &transport in transports {
-            // Keeps the server running until the cell has been run.
-            let serving;
-            let target = match transport {
-                Transport::Stdio => server.words(&["--transport", "stdio"]),
-                Transport::Http | Transport::HttpSse => {
-                    serving = ServerProcess::start(&mut server.command(&["--transport", "http"]))?;
-                    vec![serving.url().to_owned()]
-                }
-            };
-            let spec = CellSpec {
-                peer: peer.name,
-                side,
-                transport,
-                mode: "auto",
-                checks: CHECKS,
-                version: Some(MODERN),
-            };
-            let cell = spec.run(client.command(options).args(target), known_failures)?;
+        behind.run(pair.spec("auto → 2026"), pair.client(), known_failures)
+    })
+}
+
+fn run_pairs(
+    ours: &OurPrograms,
+    peers: &[TaskPeer],
+    run_pair: impl Fn(Pair<'_>) -> io::Result<Cell> + Sync,
+) -> io::Result<Vec<Cell>> {
+    in_parallel(peers, |peer, printing| {
+        let mut cells = Vec::new();
+        for pair in peer.pairs(ours) {
+            let cell = run_pair(pair)?;
             let _printing = printing.lock();
             println!("{cell}");
             cells.push(cell);
         }
-    }
-    Ok(cells)
+        Ok(cells)
+    })
 }
 
-fn install_all(root: &Path) -> io::Result<Vec<TaskPeer>> {
-    let [ext_tasks, fastmcp, rmcp, tower_mcp] = NAMES;
-    let rmcp_programs = build_in(root, "rmcp", &folder_of(root, RMCP))?;
-    let tower_mcp_programs = build_in(root, "tower-mcp", &folder_of(root, tower_mcp))?;
-    Ok(vec![
-        npm_client(root, ext_tasks)?,
-        python_peer(root, fastmcp)?,
-        TaskPeer {
-            name: rmcp,
-            client: Some(ProgramCommand::new([rmcp_programs.join("task-client")])),
-            client_over: BOTH,
-            server: Some(ProgramCommand::new([rmcp_programs.join("task-server")])),
-        },
-        TaskPeer {
-            name: tower_mcp,
-            client: Some(ProgramCommand::new(
-                [tower_mcp_programs.join("task-client")],
-            )),
-            // Its client for HTTP would double the time of the build.
-            client_over: &[Transport::Stdio],
-            server: Some(ProgramCommand::new(
-                [tower_mcp_programs.join("task-server")],
-            )),
-        },
-    ])
+/// A client and a server, one of which is written with the peer.
+#[derive(Clone, Copy, Debug)]
+struct Pair<'a> {
+    peer: &'static str,
+    side: Side,
+    /// The transport of the peer.
+    transport: Transport,
+    client: &'a ProgramCommand,
+    server: &'a ProgramCommand,
+}
+
+impl Pair<'_> {
+    fn client(self) -> Command {
+        let options = match self.side {
+            Side::Client => &["auto"][..],
+            Side::Server => &["auto", "--tasks"],
+        };
+        self.client.command(options)
+    }
+
+    fn spec(self, mode: &'static str) -> CellSpec<'static> {
+        CellSpec {
+            peer: self.peer,
+            side: self.side,
+            transport: self.transport,
+            mode,
+            checks: CHECKS,
+            version: Some(MODERN),
+        }
+    }
+}
+
+impl TaskPeer {
+    /// Returns the pairs of this peer, for each side and transport that it implements.
+    fn pairs<'a>(&'a self, ours: &'a OurPrograms) -> Vec<Pair<'a>> {
+        let pair = |side, transport, client, server| Pair {
+            peer: self.name,
+            side,
+            transport,
+            client,
+            server,
+        };
+        let mut pairs = Vec::new();
+        if let Some(client) = &self.client {
+            let transports = self.client_over.iter();
+            pairs.extend(transports.map(|&over| pair(Side::Client, over, client, &ours.server)));
+        }
+        if let Some(server) = &self.server {
+            let transports = BOTH.iter();
+            pairs.extend(transports.map(|&over| pair(Side::Server, over, &ours.client, server)));
+        }
+        pairs
+    }
+
+    /// Installs and builds all peers, as far as necessary.
+    pub(crate) fn install_all(root: &Path) -> io::Result<Vec<Self>> {
+        let [ext_tasks, fastmcp, rmcp, tower_mcp] = NAMES;
+        let rmcp_programs = build_in(root, "rmcp", &folder_of(root, RMCP))?;
+        let tower_mcp_programs = build_in(root, "tower-mcp", &folder_of(root, tower_mcp))?;
+        Ok(vec![
+            npm_client(root, ext_tasks)?,
+            python_peer(root, fastmcp)?,
+            Self {
+                name: rmcp,
+                client: Some(ProgramCommand::new([rmcp_programs.join("task-client")])),
+                client_over: BOTH,
+                server: Some(ProgramCommand::new([rmcp_programs.join("task-server")])),
+            },
+            Self {
+                name: tower_mcp,
+                client: Some(ProgramCommand::new(
+                    [tower_mcp_programs.join("task-client")],
+                )),
+                // Its client for HTTP would double the time of the build.
+                client_over: &[Transport::Stdio],
+                server: Some(ProgramCommand::new(
+                    [tower_mcp_programs.join("task-server")],
+                )),
+            },
+        ])
+    }
 }
 
 /// It is a library for clients only.

@@ -137,7 +137,7 @@ fn a_server_of_the_oldest_transport() {
     assert_faults(&examined, &[]);
     assert_eq!(examined.findings["legacy-only"], "note");
     assert_eq!(examined.fact("versions"), Some("2024-11-05"));
-    assert_eq!(examined.fact("tools"), Some("10"));
+    assert_eq!(examined.fact("tools"), Some("13"));
     assert!(examined.fact("limits").is_some(), "{:#}", examined.report);
     let cancel = examined.fact("cancel").unwrap();
     assert!(cancel.contains("`slow`"), "{cancel}");

@@ -28,7 +28,7 @@ async fn ls_shows_signatures_and_only_the_sections_that_the_server_has() {
         assert_eq!(ended.code, Some(0), "{at}: {ended:?}");
         for text in [
             "bowline-fixture",
-            "Tools (10)",
+            "Tools (13)",
             "add(a: integer, b: integer) -> {result: integer}",
             "touch(uri?: string = \"fixture://counter\")",
             "Adds two numbers.",
@@ -340,7 +340,7 @@ async fn servers_of_hosts_are_listed_and_used_by_name() {
         assert_eq!(checked.code, Some(6), "{checked:?}");
         assert_eq!(
             checked.json()["servers"][0]["check"]["tools"],
-            10,
+            13,
             "{checked:?}"
         );
         assert_eq!(

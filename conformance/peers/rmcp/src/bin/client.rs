@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 type Check = fn(Client) -> Pin<Box<dyn Future<Output = Result<()>>>>;
 
-const CHECKS: [(&str, Check); 10] = [
+const CHECKS: [(&str, Check); 14] = [
     ("list", |client| Box::pin(list(client))),
     ("call", |client| Box::pin(call(client))),
     ("errors", |client| Box::pin(errors(client))),
@@ -36,7 +36,11 @@ const CHECKS: [(&str, Check); 10] = [
     ("progress", |client| Box::pin(progress(client))),
     ("many", |client| Box::pin(many(client))),
     ("ask", |client| Box::pin(ask(client))),
+    ("sample", |client| Box::pin(sample(client))),
     ("subscribe", |client| Box::pin(subscribe(client))),
+    ("lists", |client| Box::pin(lists(client))),
+    ("log", |client| Box::pin(log(client))),
+    ("complete", |client| Box::pin(complete(client))),
     ("abandon", |client| Box::pin(abandon(client))),
 ];
 
@@ -125,17 +129,23 @@ struct Client {
     is_modern: bool,
 }
 
-/// Answers elicitations, and records notifications.
+/// Answers elicitations and sampling requests, and records notifications.
 #[derive(Clone, Default)]
 struct Host {
     answer: Arc<Mutex<Option<Value>>>,
     steps: Arc<Mutex<Vec<Value>>>,
+    log: Arc<Mutex<Vec<Value>>>,
     updates: Arc<Mutex<Option<mpsc::UnboundedSender<String>>>>,
+    tool_changes: Arc<Mutex<Option<mpsc::UnboundedSender<()>>>>,
 }
 
+#[allow(deprecated, reason = "sampling and log messages are checked, too")]
 impl ClientHandler for Host {
     fn get_info(&self) -> ClientConfig {
-        let capabilities = ClientCapabilities::builder().enable_elicitation().build();
+        let capabilities = ClientCapabilities::builder()
+            .enable_elicitation()
+            .enable_sampling()
+            .build();
         let mut config = ClientConfig::new(capabilities, Implementation::new("rmcp-client", "1"));
         config.protocol_version = ProtocolVersion::LATEST_WITH_INITIALIZE;
         config
@@ -146,10 +156,46 @@ impl ClientHandler for Host {
         _: ElicitRequestParams,
         _: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        let answer = self.answer.lock().expect("the lock is not poisoned").clone();
+        let answer = self
+            .answer
+            .lock()
+            .expect("the lock is not poisoned")
+            .clone();
         let answer = answer.unwrap_or_else(|| json!({"action": "cancel"}));
         serde_json::from_value(answer)
             .map_err(|error| ErrorData::internal_error(error.to_string(), None))
+    }
+
+    async fn create_message(
+        &self,
+        params: CreateMessageRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<CreateMessageResult, ErrorData> {
+        let params = serde_json::to_value(params)
+            .map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+        let prompt = &params["messages"][0]["content"]["text"];
+        let text = model_text(prompt.as_str().unwrap_or_default());
+        let message =
+            SamplingMessage::new(Role::Assistant, SamplingMessageContentBlock::text(text));
+        Ok(CreateMessageResult::new(message, "scripted".to_owned()))
+    }
+
+    async fn on_logging_message(
+        &self,
+        params: LoggingMessageNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        let message = json!([params.level, params.logger, params.data]);
+        self.log
+            .lock()
+            .expect("the lock is not poisoned")
+            .push(message);
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        if let Some(changes) = &*self.tool_changes.lock().expect("the lock is not poisoned") {
+            let _ = changes.send(());
+        }
     }
 
     async fn on_progress(
@@ -164,7 +210,10 @@ impl ClientHandler for Host {
             ..
         } = params;
         let step = json!([progress, total, message]);
-        self.steps.lock().expect("the lock is not poisoned").push(step);
+        self.steps
+            .lock()
+            .expect("the lock is not poisoned")
+            .push(step);
     }
 
     async fn on_resource_updated(
@@ -183,6 +232,18 @@ impl Client {
         let mut params = CallToolRequestParams::new(tool.to_owned());
         params.arguments = arguments.as_object().cloned();
         self.running.call_tool(params).await
+    }
+
+    /// Returns the log messages, sorted, because the SDK delivers each notification in a separate task.
+    fn log(&self) -> Vec<Value> {
+        let mut log = self
+            .host
+            .log
+            .lock()
+            .expect("the lock is not poisoned")
+            .clone();
+        log.sort_by_key(Value::to_string);
+        log
     }
 
     async fn text(&self, tool: &str, arguments: Value) -> Result<String> {
@@ -255,7 +316,10 @@ async fn unknown(client: Client) -> Result<()> {
     let uri = ReadResourceRequestParams::new("fixture://no-such-resource");
     let resource = peer_error(client.running.read_resource(uri).await)?;
     ensure([-32602, -32002].contains(&resource.code.0), || {
-        format!("unexpected code of an unknown resource: {}", resource.code.0)
+        format!(
+            "unexpected code of an unknown resource: {}",
+            resource.code.0
+        )
     })
 }
 
@@ -289,7 +353,9 @@ async fn progress(client: Client) -> Result<()> {
             .clone();
         received.sort_by_key(Value::to_string);
         if received.len() >= steps.len() {
-            ensure(received == steps, || format!("unexpected progress: {received:?}"))?;
+            ensure(received == steps, || {
+                format!("unexpected progress: {received:?}")
+            })?;
             return ensure(text.contains('5'), || text);
         }
         tokio::time::sleep(POLL_INTERVAL).await;
@@ -346,6 +412,22 @@ async fn ask(client: Client) -> Result<()> {
     Ok(())
 }
 
+async fn sample(client: Client) -> Result<()> {
+    for prompt in ["knots", "ropes"] {
+        let text = client.text("sample", json!({"prompt": prompt})).await?;
+        let expected = format!("sampled:{}", model_text(prompt));
+        ensure(text == expected, || {
+            format!("expected `{expected}`, got `{text}`")
+        })?;
+    }
+    Ok(())
+}
+
+/// The text that the model answers. It contains the prompt, so that the answer to another prompt is noticed.
+fn model_text(prompt: &str) -> String {
+    format!("about {prompt}")
+}
+
 #[allow(deprecated, reason = "the legacy era is checked, too")]
 async fn subscribe(client: Client) -> Result<()> {
     let touch = async || -> Result<()> {
@@ -368,7 +450,11 @@ async fn subscribe(client: Client) -> Result<()> {
         }
     } else {
         let (updates, mut updated) = mpsc::unbounded_channel();
-        *client.host.updates.lock().expect("the lock is not poisoned") = Some(updates);
+        *client
+            .host
+            .updates
+            .lock()
+            .expect("the lock is not poisoned") = Some(updates);
         client
             .running
             .subscribe(SubscribeRequestParams::new(COUNTER))
@@ -384,6 +470,93 @@ async fn subscribe(client: Client) -> Result<()> {
     ensure(received.as_deref() == Some(COUNTER), || {
         format!("unexpected change: {received:?}")
     })
+}
+
+async fn lists(client: Client) -> Result<()> {
+    let mut subscription = None;
+    let (changes, mut changed) = mpsc::unbounded_channel();
+    if client.is_modern {
+        let filter = SubscriptionFilter::builder().tools_list_changed().build();
+        subscription = Some(client.running.listen(filter).await?);
+    } else {
+        *client
+            .host
+            .tool_changes
+            .lock()
+            .expect("the lock is not poisoned") = Some(changes);
+    }
+    for present in [true, false] {
+        client
+            .text("set_extra", json!({"present": present}))
+            .await?;
+        match &mut subscription {
+            Some(subscription) => match subscription.next().await? {
+                Some(ServerNotification::ToolListChangedNotification(_)) => {}
+                other => return Err(format!("unexpected change: {other:?}").into()),
+            },
+            None => changed.recv().await.ok_or("the connection is closed")?,
+        }
+        let tools = client.running.list_all_tools().await?;
+        let is_listed = tools.iter().any(|tool| tool.name == "extra");
+        ensure(is_listed == present, || {
+            format!("expected `extra` to be listed: {present}, got {is_listed}")
+        })?;
+        if present {
+            let text = client.text("extra", json!({})).await?;
+            ensure(text == "extra", || text)?;
+        }
+    }
+    Ok(())
+}
+
+#[allow(deprecated, reason = "log messages are checked, too")]
+async fn log(client: Client) -> Result<()> {
+    for (level, expected) in [
+        (LoggingLevel::Info, &["error", "info", "warning"][..]),
+        (LoggingLevel::Error, &["error"]),
+    ] {
+        let mut params = CallToolRequestParams::new("log");
+        if client.is_modern {
+            params.meta.get_or_insert_default().set_log_level(level);
+        } else {
+            let level = SetLevelRequestParams::new(level);
+            client.running.set_level(level).await?;
+        }
+        client
+            .host
+            .log
+            .lock()
+            .expect("the lock is not poisoned")
+            .clear();
+        client.running.call_tool(params).await?;
+        let expected = expected
+            .iter()
+            .map(|each| json!([each, "fixture", format!("at {each}")]));
+        let expected: Vec<Value> = expected.collect();
+        while client.log().len() < expected.len() {
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+        // Messages below the level are delivered by now, too, if there are any.
+        client.text("echo", json!({"text": "later"})).await?;
+        let received = client.log();
+        ensure(received == expected, || {
+            format!("unexpected log messages at {level:?}: {received:?}")
+        })?;
+    }
+    Ok(())
+}
+
+async fn complete(client: Client) -> Result<()> {
+    for (prefix, expected) in [("A", &["Ada", "Alan"][..]), ("Bar", &["Barbara"])] {
+        let values = client
+            .running
+            .complete_prompt_simple("greet", "name", prefix)
+            .await?;
+        ensure(values == expected, || {
+            format!("unexpected completion of `{prefix}`: {values:?}")
+        })?;
+    }
+    Ok(())
 }
 
 async fn abandon(client: Client) -> Result<()> {

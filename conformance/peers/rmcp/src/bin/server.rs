@@ -7,11 +7,12 @@
 
 use std::collections::VecDeque;
 use std::error::Error;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rmcp::model::*;
-use rmcp::service::{Peer, RequestContext, RoleServer, SubscriptionContext};
+use rmcp::service::{NotificationContext, Peer, RequestContext, RoleServer, SubscriptionContext};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ErrorData, ServerHandler, ServiceExt};
@@ -41,7 +42,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 async fn serve_http(fixture: Fixture, port: u16) -> Result<(), Box<dyn Error>> {
     let service = StreamableHttpService::new(
-        move || Ok(fixture.clone()),
+        move || Ok(fixture.for_session()),
         Arc::new(LocalSessionManager::default()),
         StreamableHttpServerConfig::default(),
     );
@@ -51,16 +52,30 @@ async fn serve_http(fixture: Fixture, port: u16) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The state that all connections share.
+/// The state that all connections share, and the log level of one of them.
 #[derive(Clone)]
+#[allow(deprecated, reason = "log messages are checked, too")]
 struct Fixture {
     counters: Arc<Mutex<Counters>>,
+    /// Whether the tool `extra` is listed.
+    has_extra: Arc<AtomicBool>,
     /// The subscriptions of legacy clients.
     subscribers: Arc<Mutex<Vec<(String, Peer<RoleServer>)>>>,
+    /// Legacy clients.
+    clients: Arc<Mutex<Vec<Peer<RoleServer>>>>,
     /// Notifies modern subscriptions.
-    updated: broadcast::Sender<String>,
+    changes: broadcast::Sender<Change>,
     /// Modern subscriptions that were acknowledged and whose `listen` was not called yet.
-    listening: Arc<Mutex<VecDeque<broadcast::Receiver<String>>>>,
+    listening: Arc<Mutex<VecDeque<broadcast::Receiver<Change>>>>,
+    /// The level of a legacy client.
+    log_level: Arc<Mutex<LoggingLevel>>,
+}
+
+/// A change that modern subscriptions are notified of.
+#[derive(Clone)]
+enum Change {
+    Resource(String),
+    Tools,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -71,13 +86,24 @@ struct Counters {
     touched: u64,
 }
 
+#[allow(deprecated, reason = "sampling and log messages are checked, too")]
 impl Fixture {
     fn new() -> Self {
         Self {
             counters: Arc::default(),
+            has_extra: Arc::default(),
             subscribers: Arc::default(),
-            updated: broadcast::channel(1024).0,
+            clients: Arc::default(),
+            changes: broadcast::channel(1024).0,
             listening: Arc::default(),
+            log_level: Arc::new(Mutex::new(LoggingLevel::Debug)),
+        }
+    }
+
+    fn for_session(&self) -> Self {
+        Self {
+            log_level: Arc::new(Mutex::new(LoggingLevel::Debug)),
+            ..self.clone()
         }
     }
 
@@ -122,8 +148,7 @@ impl Fixture {
             "message": prompt.unwrap_or_else(|| "What is your name?".to_owned()),
             "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
         }))?;
-        let version = context.protocol_version();
-        let answer = if version.is_some_and(|version| !version.has_initialize()) {
+        let answer = if is_modern(&context) {
             match answers.and_then(|mut answers| answers.remove("name")) {
                 Some(answer) => decode(answer)?,
                 None => {
@@ -152,9 +177,76 @@ impl Fixture {
         .into())
     }
 
+    /// Requests a message from the model, in the way of the caller's era.
+    async fn sample(
+        &self,
+        prompt: String,
+        answers: Option<InputResponses>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let content = json!({"type": "text", "text": prompt});
+        let question: CreateMessageRequestParams = decode(json!({
+            "messages": [{"role": "user", "content": content}],
+            "maxTokens": 100,
+        }))?;
+        let answer = if is_modern(&context) {
+            match answers.and_then(|mut answers| answers.remove("model")) {
+                Some(answer) => answer,
+                None => {
+                    let question = InputRequest::CreateMessage(CreateMessageRequest::new(question));
+                    let questions = InputRequests::from([("model".to_owned(), question)]);
+                    return Ok(InputRequiredResult::from_input_requests(questions).into());
+                }
+            }
+        } else {
+            let sampled = context.peer.create_message(question).await;
+            let sampled =
+                sampled.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+            json!(sampled)
+        };
+        let sampled = answer["content"]["text"].as_str().unwrap_or_default();
+        Ok(text(format!("sampled:{sampled}")).into())
+    }
+
+    /// Sends the log messages at or above the level of the caller, by which the SDK does not filter.
+    async fn log(&self, context: RequestContext<RoleServer>) -> CallToolResult {
+        let least = match is_modern(&context) {
+            true => context.meta.log_level(),
+            false => Some(*self.log_level.lock().expect("the lock is not poisoned")),
+        };
+        for (level, name) in [
+            (LoggingLevel::Debug, "debug"),
+            (LoggingLevel::Info, "info"),
+            (LoggingLevel::Warning, "warning"),
+            (LoggingLevel::Error, "error"),
+        ] {
+            if least.is_some_and(|least| level as u8 >= least as u8) {
+                let data = json!(format!("at {name}"));
+                let mut message = LoggingMessageNotificationParam::new(level, data);
+                message.logger = Some("fixture".to_owned());
+                let _ = context.peer.notify_logging_message(message).await;
+            }
+        }
+        text("logged")
+    }
+
+    async fn set_extra(&self, present: bool) -> CallToolResult {
+        self.has_extra.store(present, Ordering::Relaxed);
+        let _ = self.changes.send(Change::Tools);
+        let clients = self
+            .clients
+            .lock()
+            .expect("the lock is not poisoned")
+            .clone();
+        for client in clients {
+            let _ = client.notify_tool_list_changed().await;
+        }
+        text("ok")
+    }
+
     async fn touch(&self, uri: String) -> CallToolResult {
         let counters = self.count(|counters| counters.touched += 1);
-        let _ = self.updated.send(uri.clone());
+        let _ = self.changes.send(Change::Resource(uri.clone()));
         let subscribers = self
             .subscribers
             .lock()
@@ -186,7 +278,10 @@ impl Fixture {
 impl ServerHandler for Fixture {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
+            .enable_logging()
+            .enable_completions()
             .enable_tools()
+            .enable_tool_list_changed()
             .enable_prompts()
             .enable_resources()
             .enable_resources_subscribe()
@@ -201,7 +296,7 @@ impl ServerHandler for Fixture {
     ) -> Result<ListToolsResult, ErrorData> {
         let string = json!({"type": "string"});
         let integer = json!({"type": "integer"});
-        let tools = [
+        let mut tools = vec![
             ("echo", json!({"text": string}), json!(["text"])),
             (
                 "add",
@@ -216,16 +311,26 @@ impl ServerHandler for Fixture {
             ("stats", json!({}), json!([])),
             ("progress", json!({"n": integer}), json!(["n"])),
             ("ask", json!({"prompt": string}), json!([])),
+            ("sample", json!({"prompt": string}), json!(["prompt"])),
+            ("log", json!({}), json!([])),
+            (
+                "set_extra",
+                json!({"present": {"type": "boolean"}}),
+                json!(["present"]),
+            ),
             ("touch", json!({"uri": string}), json!([])),
             ("fail", json!({"message": string}), json!(["message"])),
             ("boom", json!({}), json!([])),
             ("reset", json!({}), json!([])),
         ];
-        let listed = tools.map(|(name, properties, required)| {
+        if self.has_extra.load(Ordering::Relaxed) {
+            tools.push(("extra", json!({}), json!([])));
+        }
+        let listed = tools.into_iter().map(|(name, properties, required)| {
             let schema = json!({"type": "object", "properties": properties, "required": required});
             json!({"name": name, "description": name, "inputSchema": schema})
         });
-        decode(json!({"tools": listed}))
+        decode(json!({"tools": listed.collect::<Vec<_>>()}))
     }
 
     async fn call_tool(
@@ -250,6 +355,13 @@ impl ServerHandler for Fixture {
                 let prompt = decode(argument("prompt"))?;
                 return self.ask(prompt, request.input_responses, context).await;
             }
+            "sample" => {
+                let prompt = decode(argument("prompt"))?;
+                return self.sample(prompt, request.input_responses, context).await;
+            }
+            "log" => self.log(context).await,
+            "set_extra" => self.set_extra(decode(argument("present"))?).await,
+            "extra" if self.has_extra.load(Ordering::Relaxed) => text("extra"),
             "touch" => {
                 let uri: Option<String> = decode(argument("uri"))?;
                 self.touch(uri.unwrap_or_else(|| COUNTER.to_owned())).await
@@ -333,6 +445,34 @@ impl ServerHandler for Fixture {
         Ok(result.into())
     }
 
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        let prefix = request.argument.value;
+        let names = ["Ada", "Alan", "Barbara"].into_iter();
+        let names = names.filter(|name| name.starts_with(&prefix));
+        let values = names.map(str::to_owned).collect();
+        let completion =
+            CompletionInfo::new(values).map_err(|error| ErrorData::internal_error(error, None))?;
+        Ok(CompleteResult::new(completion))
+    }
+
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        *self.log_level.lock().expect("the lock is not poisoned") = request.level;
+        Ok(())
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let mut clients = self.clients.lock().expect("the lock is not poisoned");
+        clients.push(context.peer);
+    }
+
     async fn subscribe(
         &self,
         request: SubscribeRequestParams,
@@ -360,7 +500,7 @@ impl ServerHandler for Fixture {
         // Subscribes before the acknowledgement is sent, because `listen` is called only after it: updates in between
         // would be lost.
         let mut listening = self.listening.lock().expect("the lock is not poisoned");
-        listening.push_back(self.updated.subscribe());
+        listening.push_back(self.changes.subscribe());
         Some(requested.supported_by(&self.get_info().capabilities))
     }
 
@@ -370,18 +510,26 @@ impl ServerHandler for Fixture {
             .lock()
             .expect("the lock is not poisoned")
             .pop_front();
-        let mut updated = listening.unwrap_or_else(|| self.updated.subscribe());
+        let mut changes = listening.unwrap_or_else(|| self.changes.subscribe());
         loop {
             tokio::select! {
                 () = context.cancelled() => return Ok(()),
-                uri = updated.recv() => {
-                    let Ok(uri) = uri else { return Ok(()) };
-                    // The SDK filters by the subscribed URIs.
-                    let _ = context.sink().notify_resource_updated(uri).await;
+                change = changes.recv() => {
+                    // The SDK filters by what is subscribed to.
+                    let _ = match change {
+                        Ok(Change::Resource(uri)) => context.sink().notify_resource_updated(uri).await,
+                        Ok(Change::Tools) => context.sink().notify_tool_list_changed().await,
+                        Err(_) => return Ok(()),
+                    };
                 }
             }
         }
     }
+}
+
+fn is_modern(context: &RequestContext<RoleServer>) -> bool {
+    let version = context.protocol_version();
+    version.is_some_and(|version| !version.has_initialize())
 }
 
 fn text(text: impl Into<String>) -> CallToolResult {
