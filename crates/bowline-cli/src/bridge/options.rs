@@ -29,10 +29,10 @@ pub(crate) struct BridgeOptions {
     config: Option<PathBuf>,
 
     /// Print what has changed in the tools of the file that are quarantined, and exit; with 1 if there are any.
-    #[arg(long, requires = "config", conflicts_with = "accept_pins")]
+    #[arg(long, requires = "config", conflicts_with_all = ["accept_pins", "url", "command"])]
     check_pins: bool,
     /// Accept the new definition of quarantined tools of the file, and exit: SERVER/TOOL, SERVER or `all` (repeatable).
-    #[arg(long, value_name = "TOOL", requires = "config")]
+    #[arg(long, value_name = "TOOL", requires = "config", conflicts_with_all = ["url", "command"])]
     accept_pins: Vec<String>,
 
     /// Serve clients over HTTP at this address; port 0 selects a free one [default: 127.0.0.1:8000].
@@ -400,8 +400,9 @@ mod tests {
             ("bridge --cluster mysql://a -- server", "postgres://"),
             ("bridge --cluster-name a -- server", "--cluster"),
             ("bridge --state-key secret -- server", "`@FILE`"),
-            ("bridge --check-pins -- server", "--config"),
-            ("bridge --accept-pins a -- server", "--config"),
+            ("bridge --check-pins", "--config"),
+            ("bridge --check-pins -- server", "cannot be used with"),
+            ("bridge --accept-pins a -- server", "cannot be used with"),
             ("bridge --state-key @a --config b", "cannot be used with"),
             (
                 "bridge --cluster-root-certificates a -- server",
