@@ -6,22 +6,21 @@ use bowline::Json;
 use bowline::client::Connection;
 use bowline::exchange::{CallOptions, Caller, Channel, Dialect, Request};
 use bowline::types::{LoggingLevel, Method, SetLevelRequest, SetLevelRequestParams};
-use bowline_core::era::RequestConverter;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::closing::ClosingConnections;
+use super::known_callers::KnownCallers;
 use super::log_levels::{LogLevelUse, LogLevels};
 use super::principals::PrincipalConnection;
 use crate::questions::Questions;
-use crate::tasks::{self, ToolSupport};
+use crate::tasks::ToolSupport;
 
 /// An open connection to an upstream.
 pub(crate) struct UpstreamConnection {
     connection: Connection,
     /// The calls in flight, for the requests of a legacy server.
     questions: Arc<Questions>,
-    /// Callers of the front, and the same callers in the version of this connection.
-    callers: Mutex<Vec<(Arc<Caller>, Arc<Caller>)>>,
+    callers: KnownCallers,
     /// The log levels of the calls in flight.
     log_levels: Arc<LogLevels>,
     /// The log level that a legacy server was told.
@@ -59,9 +58,9 @@ impl UpstreamConnection {
         permit: ConnectionPermit,
     ) -> Self {
         Self {
+            callers: KnownCallers::new(connection.dialect()),
             connection,
             questions,
-            callers: Mutex::default(),
             log_levels: Arc::default(),
             told_level: tokio::sync::Mutex::default(),
             closing,
@@ -97,31 +96,9 @@ impl UpstreamConnection {
         self.connection.dialect()
     }
 
-    /// Returns a caller of the front in the version of this connection. The same `Arc` for the same caller: the
-    /// transports cache what they encode of it.
+    /// Returns a caller of the front in the version of this connection.
     pub(crate) fn caller(&self, front: &Arc<Caller>) -> Arc<Caller> {
-        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = callers
-            .iter()
-            .position(|(known, _)| Arc::ptr_eq(known, front));
-        if let Some(known) = known {
-            return callers[known].1.clone();
-        }
-        let mut caller = Caller::clone(&RequestConverter::default().convert_caller(front.clone()));
-        if self.dialect().is_modern() {
-            // A legacy client gets log messages without asking for them, and a modern server sends none unasked.
-            caller.log_level = caller.least_log_level();
-        }
-        tasks::fit_caller(&mut caller, self.dialect());
-        caller.dialect = self.dialect();
-        // Each connection of a client has a caller of its own, and most of them describe the same program.
-        let same = callers.iter().find(|(_, known)| **known == caller);
-        let caller = same.map_or_else(|| Arc::new(caller), |(_, known)| known.clone());
-        if callers.len() == KNOWN_CALLERS {
-            callers.remove(0);
-        }
-        callers.push((front.clone(), caller.clone()));
-        caller
+        self.callers.convert(front)
     }
 
     /// Tells a legacy server the most talkative log level of its present callers, before a request of one of them, which
@@ -179,6 +156,4 @@ impl Drop for UpstreamConnection {
     }
 }
 
-/// The callers of the front that are remembered: those that are likely to be active.
-const KNOWN_CALLERS: usize = 64;
 const LOG_LEVEL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);

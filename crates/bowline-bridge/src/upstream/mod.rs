@@ -7,6 +7,8 @@ mod closing;
 mod connection;
 use connection::ConnectionPermit;
 pub(crate) use connection::UpstreamConnection;
+mod known_callers;
+use known_callers::caller_bytes;
 mod log_levels;
 pub(crate) use log_levels::LogLevelUse;
 pub(crate) mod pool;
@@ -403,7 +405,7 @@ impl Upstream {
         }
         let key = PoolKey {
             principal: client.key.clone(),
-            capabilities: self.capability_keys.get(&request.caller),
+            capabilities: Some(self.capability_keys.get(&request.caller)),
         };
         let pool = match &FrontConnection::of(cx) {
             Some(front) => front.pool(self),
@@ -446,6 +448,7 @@ impl Upstream {
     ) -> Result<UpstreamConnection, RpcError> {
         let checked = self.breaker().check(attempt, Instant::now());
         checked.map_err(|early| self.too_early(&early))?;
+        check_size(caller)?;
         let permit = self.permit(client)?;
         let questions = Questions::new(
             self.name().into(),
@@ -637,6 +640,21 @@ impl Drop for Reaper {
         self.0.abort();
     }
 }
+
+/// Refuses a client whose description is larger than a connection, which exists for longer than a request, may keep.
+fn check_size(caller: &Caller) -> Result<(), RpcError> {
+    let bytes = caller_bytes(caller);
+    if bytes <= MAX_CALLER_BYTES {
+        return Ok(());
+    }
+    Err(RpcError::invalid_params(format_args!(
+        "the client's capabilities and `clientInfo` have {bytes} bytes, which exceeds the limit of {MAX_CALLER_BYTES} bytes"
+    )))
+}
+
+/// The length of the capabilities and the `clientInfo` of a client for which a connection is opened. There are up to
+/// `max_connections` of them.
+const MAX_CALLER_BYTES: usize = 64 * 1024;
 
 /// How long [`Upstream::close`] waits for clients that are leaving.
 const CLOSE_TIME: Duration = Duration::from_secs(1);

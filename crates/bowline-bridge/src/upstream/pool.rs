@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use bowline::exchange::Digest;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
@@ -16,8 +17,8 @@ use tokio::time::Instant;
 pub(crate) struct PoolKey {
     /// The name of the principal.
     pub(crate) principal: Option<Arc<str>>,
-    /// The client's capabilities, encoded.
-    pub(crate) capabilities: Arc<str>,
+    /// The digest of the client's capabilities; `None` for a connection that clients with any capabilities share.
+    pub(crate) capabilities: Option<Digest>,
 }
 
 /// Whether a call wants a connection for itself.
@@ -351,7 +352,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use bowline::exchange::request_digest;
+
     use super::*;
+
+    fn capabilities(text: &str) -> Option<Digest> {
+        Some(request_digest(text, None))
+    }
 
     fn open(pool: &Pool<u32>, sharing: Sharing, number: u32) -> Lease<u32> {
         let lease = pool.lease(PoolKey::default(), sharing, |_| true);
@@ -418,16 +425,14 @@ mod tests {
     #[test]
     fn a_connection_with_another_key_is_found_by_it_and_given_back_by_all_its_calls() {
         let pool = Pool::new(4);
-        let lease = |capabilities: &str| {
-            let capabilities = capabilities.into();
-            let principal = None;
+        let lease = || {
             let key = PoolKey {
-                principal,
-                capabilities,
+                principal: None,
+                capabilities: capabilities("{}"),
             };
             pool.lease(key, Sharing::Shared, |_| true)
         };
-        let calls = [lease("{}"), lease("{}")];
+        let calls = [lease(), lease()];
         calls[0].cell().set(1).unwrap();
 
         calls
@@ -436,7 +441,7 @@ mod tests {
 
         let later = open(&pool, Sharing::Shared, 2);
         assert_eq!(later.get(), Some(&1));
-        assert_eq!(lease("{}").get(), None);
+        assert_eq!(lease().get(), None);
         drop(later);
         assert!(pool.take_idle(Instant::now()).is_empty());
         drop(calls);
@@ -446,9 +451,9 @@ mod tests {
     #[test]
     fn a_connection_does_not_get_a_key_that_has_another_connection() {
         let pool = Pool::new(4);
-        let (shared, own) = (PoolKey::default(), "own".into());
+        let shared = PoolKey::default();
         let own = PoolKey {
-            capabilities: own,
+            capabilities: capabilities("own"),
             ..shared.clone()
         };
         let _shared = open(&pool, Sharing::Shared, 1);
@@ -467,10 +472,10 @@ mod tests {
         let pool = Pool::new(4);
         let keys = [("ada", "{}"), ("ada", r#"{"roots":{}}"#), ("eve", "{}")];
 
-        for (number, (principal, capabilities)) in keys.into_iter().enumerate() {
+        for (number, (principal, declared)) in keys.into_iter().enumerate() {
             let key = PoolKey {
                 principal: Some(principal.into()),
-                capabilities: capabilities.into(),
+                capabilities: capabilities(declared),
             };
             let lease = pool.lease(key, Sharing::Shared, |_| true);
             assert_eq!(lease.get(), None);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline::ErrorCode;
 use bowline::exchange::{
     Caller, Channel, ConnectionState, Dialect, Notification, NotificationSink, Outcome, Principal,
     Request, Responder as _,
@@ -113,6 +114,19 @@ async fn a_principal_whose_clients_declare_ever_other_capabilities_leaves_connec
     assert!(refused.message.contains(what), "{refused:?}");
     assert!(first_upstream.receive_to_end().await.is_empty());
     assert_eq!(bridge.usage().connections, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_declares_too_much_gets_no_connection_that_would_keep_it() {
+    let (bridge, upstreams) = bridge();
+
+    let refused = call_as(&bridge, "ada", &"x".repeat(64 * 1024)).await;
+
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::INVALID_PARAMS);
+    let what = "exceeds the limit of 65536 bytes";
+    assert!(refused.message.contains(what), "{refused:?}");
+    assert!(upstreams.is_empty());
 }
 
 /// Makes a call as a modern client without a connection that declares an experimental capability.
