@@ -14,11 +14,14 @@ use bowline::exchange::{
     Answer, BoxFuture, Context, Outcome, Principal, RawInputRequest, Relay, Request,
 };
 use bowline::seal::Sealer;
-use bowline::{Error, ErrorCode, RpcError};
+use bowline::{Error, ErrorCode, Json, RpcError};
 use bowline_core::json::Object;
 
 use crate::config::ParkedCallForm;
-use crate::forward::{self, open_connection, options, outcome, upstream_request};
+use crate::forward::{
+    self, FailedCall, MAX_SENDS, open_connection, options, outcome, relayed_answer, result_of,
+    upstream_request,
+};
 use crate::listen;
 use crate::parked::{
     self, Call, HostSide, KeptNotifications, ParkSettings, ParkedCalls, Resumed, Retry,
@@ -126,6 +129,7 @@ impl ModernCalls {
 
     /// Forwards a call of a modern client, or continues one that waited for input.
     async fn call(&self, upstream: &Arc<Upstream>, mut request: Request, cx: &Context) -> Outcome {
+        let mut max_sends = MAX_SENDS;
         if let Some(retry) = Retry::read(&request, cx.principal(), upstream.name())? {
             if !RelayedStates::is_relayed(retry.state()) {
                 if let Some(outcome) = self.attach(upstream, &request, &retry, cx).await {
@@ -144,12 +148,32 @@ impl ModernCalls {
                 self.states
                     .open(upstream.name(), &request, cx.principal(), retry.state())?;
             request.params = params.into();
+            // The state is of the modern server that has asked.
+            max_sends = 1;
         }
-        let lease = upstream.lease(&request, cx).await?;
+        let mut outcome = self.call_once(upstream, &request, cx).await;
+        for _ in 1..max_sends {
+            match outcome {
+                Err(failed) if failed.must_send_again => {
+                    outcome = Box::pin(self.call_once(upstream, &request, cx)).await;
+                }
+                _ => break,
+            }
+        }
+        Ok(outcome?)
+    }
+
+    async fn call_once(
+        &self,
+        upstream: &Arc<Upstream>,
+        request: &Request,
+        cx: &Context,
+    ) -> Result<Json, FailedCall> {
+        let lease = upstream.lease(request, cx).await?;
         if open_connection(&lease)?.dialect().is_modern() {
             self.relay(upstream, &lease, request, cx).await
         } else {
-            Box::pin(self.send(upstream, lease, request, cx)).await
+            Ok(Box::pin(self.send(upstream, lease, request.clone(), cx)).await?)
         }
     }
 
@@ -171,19 +195,18 @@ impl ModernCalls {
         &self,
         upstream: &Upstream,
         lease: &ConnectionLease,
-        request: Request,
+        request: &Request,
         cx: &Context,
-    ) -> Outcome {
+    ) -> Result<Json, FailedCall> {
         let connection = open_connection(lease)?;
         let sent = upstream_request(connection, request.clone());
         let mut relay = Relay::open(connection.channel(), sent, options(upstream));
-        match relay.answer(cx).await {
-            Ok(Answer::InputRequired(result)) => {
-                upstream.succeeded();
-                self.states
-                    .seal(upstream.name(), &request, cx.principal(), result)
+        match relayed_answer(upstream, lease, &mut relay, cx).await? {
+            Answer::InputRequired(result) => {
+                let (name, principal) = (upstream.name(), cx.principal());
+                Ok(self.states.seal(name, request, principal, result)?)
             }
-            answer => outcome(upstream, lease.attempt(), answer),
+            answer => Ok(result_of(answer)),
         }
     }
 
@@ -290,6 +313,8 @@ enum ParkedWork {
 /// A call that was sent to a legacy server, with what must live as long as it.
 struct SentCall {
     relay: Relay,
+    /// Its answer, while the version of the server is checked.
+    answer: Option<Result<Answer, Error>>,
     _registered: RegisteredCall,
     _log_level: Option<LogLevelUse>,
     upstream: Arc<Upstream>,
@@ -308,9 +333,17 @@ impl SentCall {
     ///
     /// Safe: as [`Relay::answer`].
     async fn outcome(&mut self, cx: &Context) -> Outcome {
-        let answer = self.relay.answer(cx).await;
-        self.lease.is_answered = matches!(answer, Ok(_) | Err(Error::Rpc(_)));
-        match answer {
+        if self.answer.is_none() {
+            let answer = self.relay.answer(cx).await;
+            self.lease.is_answered = matches!(answer, Ok(_) | Err(Error::Rpc(_)));
+            self.answer = Some(answer);
+        }
+        if let Some(Err(error)) = &self.answer {
+            // The answer is kept meanwhile, because this future may be dropped. Boxed: most calls succeed.
+            let lease = &self.lease.lease;
+            Box::pin(self.upstream.has_changed_era(lease, error)).await;
+        }
+        match self.answer.take().unwrap_or(Err(Error::Closed)) {
             // A legacy server that wants the user to open a URL first, and the call to be made again.
             Ok(Answer::InputRequired(result)) => {
                 let upstream = self.upstream.name();
@@ -388,6 +421,7 @@ impl UnsentCall {
         };
         Ok(SentCall {
             relay,
+            answer: None,
             _registered: registered,
             _log_level: log_level,
             upstream,
@@ -480,7 +514,6 @@ const HELD_QUESTION_TIME: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
-    use bowline::Json;
     use serde_json::json;
 
     use super::*;

@@ -12,7 +12,8 @@ use serde_json::json;
 use tokio::sync::{Mutex, OnceCell};
 use tokio::time::Instant;
 
-use super::{DISCOVER, LIST_TOOLS, forms, into_result, options};
+use super::{DISCOVER, LIST_TOOLS, forms, options};
+use crate::forward::result_of;
 
 /// Whether the server of a connection has tasks, and which tools can be called as tasks.
 #[derive(Default)]
@@ -37,7 +38,7 @@ impl ToolSupport {
                 // The version of the connection was configured, so the server was not asked for it.
                 None => {
                     let request = Request::new(DISCOVER, Json::empty_object(), caller.clone());
-                    into_result(connection.open(request, options()).answer().await?)
+                    result_of(connection.open(request, options()).answer().await?)
                 }
             };
             let offered = forms::member(&offered, "capabilities");
@@ -87,7 +88,7 @@ async fn list(connection: &Connection, caller: &Arc<Caller>) -> BTreeMap<String,
     for _ in 0..MAX_PAGES {
         let request = Request::new(LIST_TOOLS, params, caller.clone());
         let page = match connection.open(request, options()).answer().await {
-            Ok(answer) => into_result(answer),
+            Ok(answer) => result_of(answer),
             Err(error) => {
                 tracing::debug!(%error, "failed to list the tools of an upstream that has tasks");
                 break;

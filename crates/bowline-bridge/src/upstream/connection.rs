@@ -9,6 +9,7 @@ use bowline::types::{LoggingLevel, Method, SetLevelRequest, SetLevelRequestParam
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::closing::ClosingConnections;
+use super::era_check::EraCheck;
 use super::known_callers::KnownCallers;
 use super::log_levels::{LogLevelUse, LogLevels};
 use super::principals::PrincipalConnection;
@@ -25,6 +26,7 @@ pub(crate) struct UpstreamConnection {
     log_levels: Arc<LogLevels>,
     /// The log level that a legacy server was told.
     told_level: tokio::sync::Mutex<Option<LoggingLevel>>,
+    era_check: EraCheck,
     /// Closes the connection when this is dropped.
     closing: Arc<ClosingConnections>,
     /// The tools of a legacy server that run as tasks.
@@ -63,6 +65,7 @@ impl UpstreamConnection {
             questions,
             log_levels: Arc::default(),
             told_level: tokio::sync::Mutex::default(),
+            era_check: EraCheck::default(),
             closing,
             tool_support: ToolSupport::default(),
             permit,
@@ -90,6 +93,15 @@ impl UpstreamConnection {
 
     pub(crate) fn tool_support(&self) -> &ToolSupport {
         &self.tool_support
+    }
+
+    pub(crate) fn era_check(&self) -> &EraCheck {
+        &self.era_check
+    }
+
+    /// Returns whether requests can be sent on it.
+    pub(crate) fn is_usable(&self) -> bool {
+        !self.connection.has_ended() && !self.era_check.is_outdated()
     }
 
     pub(crate) fn dialect(&self) -> &'static Dialect {

@@ -7,6 +7,7 @@ mod closing;
 mod connection;
 use connection::ConnectionPermit;
 pub(crate) use connection::UpstreamConnection;
+mod era_check;
 mod known_callers;
 use known_callers::caller_bytes;
 mod log_levels;
@@ -240,28 +241,51 @@ impl Upstream {
         self.reaper.get_or_init(|| Reaper::start(self.this.clone()));
         let counted = CountedRequest::new(&self.requests);
         let attempt = self.breaker().begin();
-        let client = self.client_of(cx)?;
-        let lease = self.choose(request, cx, &client);
-        // Checked first, because most calls find it open, and waiting for a cell costs more than looking into it.
-        if lease.get().is_none() {
-            // Boxed: connecting is a future of 25 KB, which every call would otherwise contain and copy.
-            let open = || Box::pin(self.open(attempt, &request.caller, cx, &client));
-            let opened = lease.cell().get_or_try_init(open).await?;
-            // Before the first one is open, no call knows that the server is modern and its connections are shared.
-            let may_share = !self.target.is_stateful() && cx.connection_state().is_none();
-            if may_share && opened.dialect().is_modern() {
-                let key = self.shared_key(&client);
-                if key.principal.is_none() {
-                    opened.share();
-                }
-                lease.set_key(&key);
+        for _ in 0..MAX_OPENINGS {
+            let client = self.client_of(cx)?;
+            let lease = self.choose(request, cx, &client);
+            // Checked first, because most calls find it open, and waiting for a cell costs more than looking into it.
+            if lease.get().is_none() {
+                self.open_leased(&lease, attempt, request, cx, &client)
+                    .await?;
             }
+            if client.is_shared && lease.get().is_some_and(|it| !it.dialect().is_modern()) {
+                // The server is a legacy one since it was last connected to. It was told the capabilities of the client
+                // that opened this connection, which others do not have.
+                lease.discard();
+                continue;
+            }
+            return Ok(ConnectionLease {
+                lease,
+                attempt,
+                _counted: counted,
+            });
         }
-        Ok(ConnectionLease {
-            lease,
-            attempt,
-            _counted: counted,
-        })
+        Err(self.unstable_version())
+    }
+
+    /// Opens a connection, or waits until another request has opened it.
+    async fn open_leased(
+        &self,
+        lease: &Lease<UpstreamConnection>,
+        attempt: Attempt,
+        request: &Request,
+        cx: &Context,
+        client: &FrontClient,
+    ) -> Result<(), RpcError> {
+        // Boxed: connecting is a future of 25 KB, which every call would otherwise contain and copy.
+        let open = || Box::pin(self.open(attempt, &request.caller, cx, client));
+        let opened = lease.cell().get_or_try_init(open).await?;
+        // Before the first one is open, no call knows that the server is modern and its connections are shared.
+        let may_share = !self.target.is_stateful() && cx.connection_state().is_none();
+        if may_share && opened.dialect().is_modern() {
+            let key = self.shared_key(client);
+            if key.principal.is_none() {
+                opened.share();
+            }
+            lease.set_key(&key);
+        }
+        Ok(())
     }
 
     /// Returns whether the server has asked a question about a call, so that it may ask about the next one too.
@@ -398,7 +422,7 @@ impl Upstream {
         cx: &Context,
         client: &FrontClient,
     ) -> Lease<UpstreamConnection> {
-        let is_usable = |connection: &UpstreamConnection| !connection.channel().has_ended();
+        let is_usable = UpstreamConnection::is_usable;
         if client.is_shared {
             let key = self.shared_key(client);
             return self.pool.lease(key, self.sharing(request), is_usable);
@@ -574,6 +598,16 @@ impl Upstream {
             .with_data(Json::from(data))
     }
 
+    fn unstable_version(&self) -> RpcError {
+        let name = self.name();
+        let what = format!(
+            "upstream `{name}` has another protocol version at each connection; are its replicas of different releases?"
+        );
+        let data =
+            serde_json::json!({"upstream": name, "reason": "upstreamFailed", "mayHaveRun": false});
+        RpcError::internal(what).with_data(Json::from(data))
+    }
+
     fn too_early(&self, early: &TooEarly) -> RpcError {
         let (name, retry_in) = (self.name(), early.retry_in);
         let what = format!(
@@ -672,6 +706,9 @@ fn describe(error: &Error) -> String {
     }
     text
 }
+
+/// How many connections a request opens if the version of the server changes meanwhile.
+const MAX_OPENINGS: usize = 3;
 
 const MIN_REAP_PAUSE: Duration = Duration::from_millis(100);
 /// The idle timeout may become shorter by a reload.

@@ -312,6 +312,12 @@ impl<C> Lease<C> {
         lock(&self.slots).set_key(&self.key, self.id, key);
     }
 
+    /// Removes the connection from the pool. It is closed after its last call.
+    pub(crate) fn discard(&self) {
+        let removed = lock(&self.slots).remove(&self.key, self.id);
+        drop(removed); // not under the lock
+    }
+
     /// Keeps calls that want to be alone away from the connection for a while, because its server may still ask about
     /// the call that was abandoned.
     pub(crate) fn cool_down(&self) {
@@ -507,6 +513,21 @@ mod tests {
         let next = pool.lease(PoolKey::default(), Sharing::Shared, |number| *number != 1);
 
         assert_eq!(next.get(), None);
+    }
+
+    #[test]
+    fn a_discarded_connection_is_replaced_and_given_back_by_its_calls() {
+        let pool = Pool::new(1);
+        let calls = [
+            open(&pool, Sharing::Shared, 1),
+            open(&pool, Sharing::Shared, 1),
+        ];
+
+        calls[0].discard();
+
+        assert_eq!(open(&pool, Sharing::Shared, 2).get(), Some(&2));
+        drop(calls);
+        assert_eq!(open(&pool, Sharing::Shared, 3).get(), Some(&2));
     }
 
     #[test]
