@@ -222,7 +222,7 @@ impl ModernCalls {
         if upstream.has_asked() {
             call.reserve()?;
         }
-        let unsent = UnsentCall {
+        let mut unsent = UnsentCall {
             upstream: upstream.clone(),
             lease,
             tasks: TaskScope::of(upstream, cx),
@@ -236,6 +236,7 @@ impl ModernCalls {
             // The server may withdraw the question at this moment.
             let ready = tokio::time::timeout(HELD_QUESTION_TIME, call.question_asked()).await;
             if ready.is_ok() {
+                unshare(&mut unsent.request);
                 return call.park(ParkedWork::Unsent(unsent));
             }
         }
@@ -262,7 +263,8 @@ impl ModernCalls {
     }
 
     /// Parks a call that the server asks about.
-    fn park(&self, call: Call<ParkedWork>, sent: SentCall) -> Outcome {
+    fn park(&self, call: Call<ParkedWork>, mut sent: SentCall) -> Outcome {
+        unshare(&mut sent.request);
         let is_task = self.parked_calls == ParkedCallForm::Task;
         if !is_task || !parked_tasks::can_be_task(&sent.request) {
             return call.park(ParkedWork::Sent(sent));
@@ -491,6 +493,12 @@ impl AskClient for ParkedClient {
         self.upstream.set_has_asked();
         Box::pin(self.host_side.question(question))
     }
+}
+
+/// Copies the params of a call that is about to be parked: a part of a frame would keep the whole frame in memory, and the
+/// call is charged for its params.
+fn unshare(request: &mut Request) {
+    request.params = request.params.to_unshared().into();
 }
 
 /// Returns the modern form of an error with which a legacy server names the capabilities that the client lacks. Legacy

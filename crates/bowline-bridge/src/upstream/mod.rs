@@ -9,7 +9,7 @@ use connection::ConnectionPermit;
 pub(crate) use connection::UpstreamConnection;
 mod era_check;
 mod known_callers;
-use known_callers::caller_bytes;
+pub(crate) use known_callers::caller_bytes;
 mod log_levels;
 pub(crate) use log_levels::LogLevelUse;
 pub(crate) mod pool;
