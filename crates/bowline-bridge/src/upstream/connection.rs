@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bowline::Json;
 use bowline::client::Connection;
 use bowline::exchange::{CallOptions, Caller, Channel, Dialect, Request};
 use bowline::types::{LoggingLevel, Method, SetLevelRequest, SetLevelRequestParams};
+use bowline::{Json, RpcError};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::closing::ClosingConnections;
@@ -13,6 +13,7 @@ use super::era_check::EraCheck;
 use super::known_callers::KnownCallers;
 use super::log_levels::{LogLevelUse, LogLevels};
 use super::principals::PrincipalConnection;
+use crate::owned_task::OwnedTask;
 use crate::questions::Questions;
 use crate::tasks::ToolSupport;
 
@@ -25,7 +26,7 @@ pub(crate) struct UpstreamConnection {
     /// The log levels of the calls in flight.
     log_levels: Arc<LogLevels>,
     /// The log level that a legacy server was told.
-    told_level: tokio::sync::Mutex<Option<LoggingLevel>>,
+    told_level: Arc<tokio::sync::Mutex<Option<LoggingLevel>>>,
     era_check: EraCheck,
     /// Closes the connection when this is dropped.
     closing: Arc<ClosingConnections>,
@@ -64,7 +65,7 @@ impl UpstreamConnection {
             connection,
             questions,
             log_levels: Arc::default(),
-            told_level: tokio::sync::Mutex::default(),
+            told_level: Arc::default(),
             era_check: EraCheck::default(),
             closing,
             tool_support: ToolSupport::default(),
@@ -125,25 +126,19 @@ impl UpstreamConnection {
             return None;
         }
         let present = LogLevelUse::new(&self.log_levels, level);
-        let mut told = self.told_level.lock().await;
-        let level = match self.questions.has_owner() {
-            // The only caller, whose older requests do not keep a level that it has changed.
-            true => level,
-            false => self.log_levels.most_talkative().unwrap_or(level),
+        // The only caller, whose older requests do not keep a level that it has changed.
+        let of_owner = self.questions.has_owner().then_some(level);
+        let telling = TellLevel {
+            told: self.told_level.clone(),
+            levels: self.log_levels.clone(),
+            of_owner,
+            connection: self.connection.clone(),
+            caller: self.caller(caller),
         };
-        if *told == Some(level) {
-            return Some(present);
+        if !telling.is_told() {
+            // An error means that the runtime is shutting down.
+            let _ = OwnedTask::spawn(telling.run()).join().await;
         }
-        let params = Json::encode(&SetLevelRequestParams::new(level));
-        let params = params.unwrap_or_else(|_| Json::empty_object());
-        let request = Request::new(SetLevelRequest::NAME, params, self.caller(caller));
-        let mut options = CallOptions::default();
-        options.timeout = Some(LOG_LEVEL_TIMEOUT);
-        if let Err(error) = self.connection.open(request, options).answer().await {
-            tracing::debug!(%error, "failed to set the log level of an upstream");
-        }
-        // Also after a failure: the next call must not wait for the timeout again.
-        *told = Some(level);
         Some(present)
     }
 
@@ -159,6 +154,46 @@ impl UpstreamConnection {
         let introduction = self.connection.introduction();
         let introduction = introduction.and_then(|json| json.decode::<Introduction>().ok());
         introduction.is_some_and(|introduction| introduction.capabilities.logging.is_some())
+    }
+}
+
+/// Tells a legacy server the log level that its present callers need.
+struct TellLevel {
+    /// Locked while the server is told one: requests that need another one wait.
+    told: Arc<tokio::sync::Mutex<Option<LoggingLevel>>>,
+    levels: Arc<LogLevels>,
+    of_owner: Option<LoggingLevel>,
+    connection: Connection,
+    caller: Arc<Caller>,
+}
+
+impl TellLevel {
+    fn needed(&self) -> Option<LoggingLevel> {
+        self.of_owner.or_else(|| self.levels.most_talkative())
+    }
+
+    fn is_told(&self) -> bool {
+        let told = self.told.try_lock();
+        told.is_ok_and(|told| *told == self.needed())
+    }
+
+    async fn run(self) -> Result<(), RpcError> {
+        let mut told = self.told.lock().await;
+        let needed = self.needed();
+        let Some(level) = needed.filter(|_| *told != needed) else {
+            return Ok(());
+        };
+        let params = Json::encode(&SetLevelRequestParams::new(level));
+        let params = params.unwrap_or_else(|_| Json::empty_object());
+        let request = Request::new(SetLevelRequest::NAME, params, self.caller.clone());
+        let mut options = CallOptions::default();
+        options.timeout = Some(LOG_LEVEL_TIMEOUT);
+        if let Err(error) = self.connection.open(request, options).answer().await {
+            tracing::debug!(%error, "failed to set the log level of an upstream");
+        }
+        // Also after a failure: the next call must not wait for the timeout again.
+        *told = Some(level);
+        Ok(())
     }
 }
 

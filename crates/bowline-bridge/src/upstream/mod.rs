@@ -31,6 +31,7 @@ use tokio::time::Instant;
 use crate::Target;
 use crate::client_token::{ClientToken, TokenTable};
 use crate::front::FrontConnection;
+use crate::owned_task::OwnedTask;
 use crate::questions::{AskClient, Questions, UpstreamHost};
 use crate::target::FrontClient;
 use crate::tasks::{self, OpenTasks};
@@ -273,9 +274,19 @@ impl Upstream {
         cx: &Context,
         client: &FrontClient,
     ) -> Result<(), RpcError> {
-        // Boxed: connecting is a future of 25 KB, which every call would otherwise contain and copy.
-        let open = || Box::pin(self.open(attempt, &request.caller, cx, client));
-        let opened = lease.cell().get_or_try_init(open).await?;
+        let (cell, cx_owned, client_owned) = (lease.cell().clone(), cx.clone(), client.clone());
+        let (upstream, caller) = (self.this.upgrade(), request.caller.clone());
+        let upstream = upstream.ok_or_else(|| RpcError::internal("the bridge is closed"))?;
+        // In a task, because other requests wait for the connection too. Each of them has one, so that the next one goes on
+        // if the one that connects is aborted.
+        let opening = OwnedTask::spawn(async move {
+            let open = || upstream.open(attempt, &caller, &cx_owned, &client_owned);
+            cell.get_or_try_init(open).await.map(drop)
+        });
+        opening.join().await?;
+        let Some(opened) = lease.get() else {
+            return Err(RpcError::internal("the connection is not open"));
+        };
         // Before the first one is open, no call knows that the server is modern and its connections are shared.
         let may_share = !self.target.is_stateful() && cx.connection_state().is_none();
         if may_share && opened.dialect().is_modern() {

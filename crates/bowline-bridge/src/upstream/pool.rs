@@ -302,7 +302,7 @@ impl<C> Slots<C> {
 
 impl<C> Lease<C> {
     /// Returns the place of the connection, which the first call fills.
-    pub(crate) fn cell(&self) -> &OnceCell<C> {
+    pub(crate) fn cell(&self) -> &Arc<OnceCell<C>> {
         &self.connection
     }
 

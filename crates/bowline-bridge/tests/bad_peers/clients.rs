@@ -129,6 +129,22 @@ async fn a_client_that_declares_too_much_gets_no_connection_that_would_keep_it()
     assert!(upstreams.is_empty());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_not_read_from_does_not_delay_the_connection_of_others() {
+    let (bridge, mut upstreams) = bridge();
+    let mut stalled = Box::pin(call_as(&bridge, "ada", "same"));
+    // Polled until it connects, and never again.
+    let polled = tokio::time::timeout(Duration::ZERO, &mut stalled).await;
+    assert!(polled.is_err());
+
+    let other = bridge.clone();
+    let other = tokio::spawn(async move { call_as(&other, "ada", "same").await });
+    let mut upstream = upstreams.accept().await;
+    upstream.expect("tools/call").await.answer(text("done"));
+
+    other.await.unwrap().unwrap();
+}
+
 /// Makes a call as a modern client without a connection that declares an experimental capability.
 async fn call_as(bridge: &Bridge, name: &str, capability: &str) -> Outcome {
     let mut caller = Caller::new(Dialect::of(MODERN).unwrap());
