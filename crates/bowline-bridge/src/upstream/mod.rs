@@ -246,9 +246,12 @@ impl Upstream {
             let client = self.client_of(cx)?;
             let lease = self.choose(request, cx, &client);
             // Checked first, because most calls find it open, and waiting for a cell costs more than looking into it.
-            if lease.get().is_none() {
-                self.open_leased(&lease, attempt, request, cx, &client)
-                    .await?;
+            match lease.get() {
+                Some(connection) => self.check_open(connection)?,
+                None => {
+                    let opening = self.open_leased(&lease, attempt, request, cx, &client);
+                    opening.await?;
+                }
             }
             if client.is_shared && lease.get().is_some_and(|it| !it.dialect().is_modern()) {
                 // The server is a legacy one since it was last connected to. It was told the capabilities of the client
@@ -263,6 +266,16 @@ impl Upstream {
             });
         }
         Err(self.unstable_version())
+    }
+
+    /// Checks that requests on an open connection may reach the server.
+    fn check_open(&self, connection: &UpstreamConnection) -> Result<(), RpcError> {
+        // Other connections end with their server: those that are open are available, whatever became of others.
+        if self.target.is_stateful() || !connection.dialect().is_modern() {
+            return Ok(());
+        }
+        let checked = self.breaker().check_open(Instant::now());
+        checked.map_err(|early| self.too_early(&early))
     }
 
     /// Opens a connection, or waits until another request has opened it.
@@ -339,10 +352,14 @@ impl Upstream {
         self.breaker().succeeded();
     }
 
-    /// Converts the error of a call for the client, and records it if the transport failed.
+    /// Converts the error of a call for the client, and records it if the transport failed. A status of HTTP is an answer,
+    /// which may depend on what this client has sent.
     pub(crate) fn call_failed(&self, attempt: Attempt, error: &Error) -> RpcError {
-        let is_failure = matches!(error, Error::Transport { .. } | Error::Closed);
-        self.failed(attempt, error, is_failure)
+        if let Error::Rpc(error) = error {
+            self.succeeded();
+            return error.clone();
+        }
+        self.failed(attempt, error, error.is_disconnected())
     }
 
     /// Converts the error of a connection that could not be opened. A timeout is a failure of the transport here: a
