@@ -1,6 +1,6 @@
 //! [`UpstreamConnection`]: an open connection to an upstream, and what the bridge knows about it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bowline::client::Connection;
 use bowline::exchange::{CallOptions, Caller, Channel, Dialect, Request};
@@ -32,7 +32,8 @@ pub(crate) struct UpstreamConnection {
     closing: Arc<ClosingConnections>,
     /// The tools of a legacy server that run as tasks.
     tool_support: ToolSupport,
-    permit: ConnectionPermit,
+    /// `None` once the connection is being closed.
+    permit: Option<ConnectionPermit>,
 }
 
 /// Counts a connection against the limits until it is dropped.
@@ -50,6 +51,11 @@ impl ConnectionPermit {
             _of_all: of_all,
             of_principal: Mutex::new(of_principal),
         }
+    }
+
+    fn of_principal(&self) -> MutexGuard<'_, Option<PrincipalConnection>> {
+        let of_principal = self.of_principal.lock();
+        of_principal.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -69,19 +75,26 @@ impl UpstreamConnection {
             era_check: EraCheck::default(),
             closing,
             tool_support: ToolSupport::default(),
-            permit,
+            permit: Some(permit),
         }
     }
 
     /// Makes it a connection of all principals: it does not count as one of the principal for which it was opened.
     pub(crate) fn share(&self) {
-        let of_principal = &self.permit.of_principal;
-        drop(
-            of_principal
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take(),
-        );
+        if let Some(permit) = &self.permit {
+            drop(permit.of_principal().take());
+        }
+    }
+
+    /// Returns whether it counts as one of this principal.
+    pub(crate) fn is_of(&self, principal: &str) -> bool {
+        let permit = self.permit.as_ref();
+        permit.is_some_and(|permit| {
+            let counted = permit.of_principal();
+            counted
+                .as_ref()
+                .is_some_and(|it| it.principal() == principal)
+        })
     }
 
     pub(crate) fn channel(&self) -> &Connection {
@@ -199,7 +212,8 @@ impl TellLevel {
 
 impl Drop for UpstreamConnection {
     fn drop(&mut self) {
-        self.closing.close(self.connection.clone());
+        let permit = self.permit.take();
+        self.closing.close(self.connection.clone(), permit);
     }
 }
 

@@ -501,7 +501,7 @@ impl Upstream {
         let checked = self.breaker().check(attempt, Instant::now());
         checked.map_err(|early| self.too_early(&early))?;
         check_size(caller)?;
-        let permit = self.permit(client)?;
+        let permit = self.permit(client).await?;
         let questions = Questions::new(
             self.name().into(),
             self.settings().max_connections_each,
@@ -570,46 +570,62 @@ impl Upstream {
     }
 
     /// Counts a connection that is about to be opened, and closes an idle one if there are too many.
-    fn permit(&self, client: &FrontClient) -> Result<ConnectionPermit, RpcError> {
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: what was counted is not any more if the future is dropped. An idle connection may have been closed.
+    async fn permit(&self, client: &FrontClient) -> Result<ConnectionPermit, RpcError> {
         let of_principal = match client.principal.name().filter(|_| !client.is_shared) {
-            Some(principal) => Some(self.principal_permit(principal, client)?),
+            Some(principal) => Some(self.principal_permit(principal).await?),
             None => None,
         };
         let acquire = || self.permits.clone().try_acquire_owned().ok();
-        let of_all = self.make_room(acquire, |_| true).ok_or_else(|| {
+        let of_all = self.make_room(acquire, |_| true).await.ok_or_else(|| {
             let max = self.settings().max_connections;
             self.too_many_connections(&format!("the limit of {max} connections is reached"))
         })?;
         Ok(ConnectionPermit::new(of_all, of_principal))
     }
 
-    fn principal_permit(
-        &self,
-        principal: &str,
-        client: &FrontClient,
-    ) -> Result<PrincipalConnection, RpcError> {
+    async fn principal_permit(&self, principal: &str) -> Result<PrincipalConnection, RpcError> {
         let max = self.settings().max_principal_connections;
         let add = || self.principals.add(principal, max);
-        let is_own = |key: &PoolKey| key.principal == client.key;
-        self.make_room(add, is_own).ok_or_else(|| {
+        let is_own = |connection: &UpstreamConnection| connection.is_of(principal);
+        self.make_room(add, is_own).await.ok_or_else(|| {
             self.too_many_connections(&format!(
                 "the limit of {max} connections of one principal is reached by `{principal}`"
             ))
         })
     }
 
-    /// Returns what `acquire` returns, once idle connections that `may_close` are closed.
-    fn make_room<T>(
+    /// Returns what `acquire` returns, after an idle connection that `may_close` is closed if that is needed. A connection
+    /// counts until its process has exited, so that this waits for those that are being closed.
+    async fn make_room<T>(
         &self,
         acquire: impl Fn() -> Option<T>,
-        may_close: impl Fn(&PoolKey) -> bool,
+        may_close: impl Fn(&UpstreamConnection) -> bool,
     ) -> Option<T> {
+        let mut closing = self.closing.count();
+        let deadline = Instant::now() + CLOSING_TIME;
+        let mut has_closed_idle = false;
         loop {
+            closing.mark_unchanged();
             if let Some(acquired) = acquire() {
                 return Some(acquired);
             }
-            // More than one if the last call of an idle connection is just letting go of it.
-            drop(self.pool.take_idlest(&may_close)?);
+            if !has_closed_idle {
+                let idle = self.pool.take_idlest(&may_close);
+                has_closed_idle = idle.is_some();
+                drop(idle);
+            }
+            // One that was idle starts to close a moment later if the last call is just letting go of it.
+            if !has_closed_idle && *closing.borrow() == 0 {
+                return None;
+            }
+            let changed = tokio::time::timeout_at(deadline, closing.changed()).await;
+            if changed.is_err() {
+                return acquire();
+            }
         }
     }
 
@@ -734,6 +750,9 @@ fn describe(error: &Error) -> String {
     }
     text
 }
+
+/// How long a request waits for connections that are being closed. A process that does not exit is killed before.
+const CLOSING_TIME: Duration = Duration::from_secs(5);
 
 /// How many connections a request opens if the version of the server changes meanwhile.
 const MAX_OPENINGS: usize = 3;

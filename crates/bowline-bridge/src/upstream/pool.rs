@@ -149,18 +149,14 @@ impl<C> Pool<C> {
         WeakPool(Arc::downgrade(&self.slots))
     }
 
-    /// Removes the connection that has been idle longest of those whose key `may_close`, to make room for another.
-    pub(crate) fn take_idlest(
-        &self,
-        may_close: impl Fn(&PoolKey) -> bool,
-    ) -> Option<Arc<OnceCell<C>>> {
+    /// Removes the connection that has been idle longest of those that `may_close`, to make room for another.
+    pub(crate) fn take_idlest(&self, may_close: impl Fn(&C) -> bool) -> Option<Arc<OnceCell<C>>> {
         let mut slots = lock(&self.slots);
-        let all = slots
-            .by_key
-            .iter()
-            .filter(|(key, _)| may_close(key))
-            .flat_map(|(key, of_key)| of_key.iter().map(move |slot| (key, slot)));
-        let idle = all.filter_map(|(key, slot)| Some((slot.unused_since()?, key.clone(), slot.id)));
+        let all = slots.by_key.iter();
+        let all = all.flat_map(|(key, of_key)| of_key.iter().map(move |slot| (key, slot)));
+        let open = all.filter(|(_, slot)| slot.connection.get().is_some_and(&may_close));
+        let idle =
+            open.filter_map(|(key, slot)| Some((slot.unused_since()?, key.clone(), slot.id)));
         let (_, key, id) = idle.min_by_key(|(since, ..)| *since)?;
         slots.remove(&key, id)
     }

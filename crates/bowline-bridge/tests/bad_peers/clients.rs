@@ -1,6 +1,8 @@
 //! Clients that open too much, and go without a word.
 
+use std::io;
 use std::sync::Arc;
+use std::task::{self, Poll};
 use std::time::Duration;
 
 use bowline::ErrorCode;
@@ -9,11 +11,12 @@ use bowline::exchange::{
     Request, Responder as _,
 };
 use bowline::prelude::*;
-use bowline::testing::{ResourceCounts, eventually};
+use bowline::testing::{ResourceCounts, ScriptedPeer, eventually, scripted_peer};
 use bowline::types::SubscriptionFilter;
-use bowline::wire;
-use bowline_bridge::Bridge;
+use bowline::wire::{self, Message, Received, Wire};
+use bowline_bridge::{Bridge, Target};
 use serde_json::json;
+use tokio::sync::mpsc;
 
 use crate::scripted::{LEGACY, MODERN, bridge, builder, over_http, text, user};
 
@@ -143,6 +146,74 @@ async fn a_client_that_is_not_read_from_does_not_delay_the_connection_of_others(
     upstream.expect("tools/call").await.answer(text("done"));
 
     other.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_counts_until_it_is_closed() {
+    let (sender, mut events) = mpsc::unbounded_channel();
+    let (peers, mut upstreams) = mpsc::unbounded_channel();
+    let target = Target::new("slow to close", move |_| {
+        let (wire, peer) = scripted_peer();
+        let _ = (sender.send("opened"), peers.send(peer));
+        let closed = sender.clone();
+        let wire = SlowToClose { wire, closed };
+        Ok(Client::from_wire(wire).protocol_version(LEGACY))
+    });
+    let bridge = Bridge::builder(target).max_connections(1).build();
+    let mut kept = Vec::new();
+
+    for capability in ["first", "second"] {
+        let bridge = bridge.clone();
+        let call = tokio::spawn(async move { call_as(&bridge, "ada", capability).await });
+        let mut upstream: ScriptedPeer = upstreams.recv().await.unwrap();
+        upstream
+            .accept_handshake(LEGACY, json!({"tools": {}}))
+            .await;
+        upstream.expect("tools/call").await.answer(text("done"));
+        call.await.unwrap().unwrap();
+        kept.push(upstream);
+    }
+
+    let mut seen = Vec::new();
+    while let Ok(event) = events.try_recv() {
+        seen.push(event);
+    }
+    assert_eq!(seen, ["opened", "closed", "opened"]);
+}
+
+/// A wire to a server that does not end when it is told to.
+struct SlowToClose<W> {
+    wire: W,
+    closed: mpsc::UnboundedSender<&'static str>,
+}
+
+impl<W> Drop for SlowToClose<W> {
+    fn drop(&mut self) {
+        // Fails if the test has ended.
+        let _ = self.closed.send("closed");
+    }
+}
+
+impl<W: Wire> Wire for SlowToClose<W> {
+    fn poll_receive(&mut self, cx: &mut task::Context<'_>) -> Poll<Received> {
+        self.wire.poll_receive(cx)
+    }
+
+    fn poll_ready(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        self.wire.poll_ready(cx)
+    }
+
+    fn send(&mut self, message: &Message) {
+        self.wire.send(message);
+    }
+
+    fn poll_flush(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        self.wire.poll_flush(cx)
+    }
+
+    fn poll_close(&mut self, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
 }
 
 /// Makes a call as a modern client without a connection that declares an experimental capability.
