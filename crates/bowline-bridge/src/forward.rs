@@ -21,18 +21,55 @@ use crate::questions::{LegacyClient, ask_in};
 use crate::tasks;
 use crate::upstream::{Attempt, ConnectionLease, Upstream, UpstreamConnection};
 
+/// A request that failed at an upstream.
+pub(crate) struct FailedCall {
+    error: RpcError,
+    /// Whether the request has not run, because it was sent in a version that the server does not have any more.
+    pub(crate) must_send_again: bool,
+}
+
+impl From<RpcError> for FailedCall {
+    fn from(error: RpcError) -> Self {
+        Self {
+            error,
+            must_send_again: false,
+        }
+    }
+}
+
+impl From<FailedCall> for RpcError {
+    fn from(failed: FailedCall) -> Self {
+        failed.error
+    }
+}
+
 /// Forwards a request of a legacy client, or one that no server asks about.
 pub(crate) async fn forward(upstream: &Upstream, request: Request, cx: &Context) -> Outcome {
-    let lease = upstream.lease(&request, cx).await?;
+    let mut outcome = forward_once(upstream, &request, cx).await;
+    for _ in 1..MAX_SENDS {
+        match outcome {
+            Err(failed) if failed.must_send_again => {
+                outcome = Box::pin(forward_once(upstream, &request, cx)).await;
+            }
+            _ => break,
+        }
+    }
+    tasks::task_required(&request, outcome.map_err(RpcError::from))
+}
+
+async fn forward_once(
+    upstream: &Upstream,
+    request: &Request,
+    cx: &Context,
+) -> Result<Json, FailedCall> {
+    let lease = upstream.lease(request, cx).await?;
     let connection = open_connection(&lease)?;
     let _log_level = connection.set_log_level(&request.caller).await;
     let is_legacy_client = !request.caller.dialect.is_modern();
+    let request = upstream_request(connection, request.clone());
     if is_legacy_client && connection.dialect().is_modern() {
-        let sent = upstream_request(connection, request.clone());
-        let outcome = Box::pin(answer_rounds(upstream, &lease, sent, cx)).await;
-        return tasks::task_required(&request, outcome);
+        return Box::pin(answer_rounds(upstream, &lease, request, cx)).await;
     }
-    let request = upstream_request(connection, request);
     let client = is_legacy_client.then(|| Arc::new(LegacyClient(cx.clone())));
     let open = || Relay::open(connection.channel(), request, options(upstream));
     let (mut relay, _registered) = match client {
@@ -43,7 +80,8 @@ pub(crate) async fn forward(upstream: &Upstream, request: Request, cx: &Context)
         }
         None => (open(), None),
     };
-    outcome(upstream, lease.attempt(), relay.answer(cx).await)
+    let answer = relayed_answer(upstream, &lease, &mut relay, cx).await?;
+    Ok(result_of(answer))
 }
 
 /// Forwards a request of a legacy client to a modern server, which asks by returning `input_required`: the client is
@@ -53,14 +91,22 @@ pub(crate) async fn answer_rounds(
     lease: &ConnectionLease,
     mut request: Request,
     cx: &Context,
-) -> Outcome {
+) -> Result<Json, FailedCall> {
     let connection = open_connection(lease)?;
     let mut rounds = None;
     loop {
         let mut relay = Relay::open(connection.channel(), request.clone(), options(upstream));
-        let result = match relay.answer(cx).await {
+        let result = match relayed_answer(upstream, lease, &mut relay, cx).await {
             Ok(Answer::InputRequired(result)) => result,
-            answer => return outcome(upstream, lease.attempt(), answer),
+            Ok(answer) => return Ok(result_of(answer)),
+            Err(failed) => {
+                // The answers of the client are for the state of the server that has asked.
+                let must_send_again = failed.must_send_again && rounds.is_none();
+                return Err(FailedCall {
+                    must_send_again,
+                    ..failed
+                });
+            }
         };
         let rounds: &mut ClientRounds = match &mut rounds {
             Some(rounds) => rounds,
@@ -103,6 +149,39 @@ pub(crate) fn options(upstream: &Upstream) -> CallOptions {
     options
 }
 
+/// Waits for the answer to a request, and checks the version of a server that answers with an error.
+///
+/// # Cancel safety
+///
+/// As [`Relay::answer`]; if the request has failed, the error is lost.
+pub(crate) async fn relayed_answer(
+    upstream: &Upstream,
+    lease: &ConnectionLease,
+    relay: &mut Relay,
+    cx: &Context,
+) -> Result<Answer, FailedCall> {
+    let error = match relay.answer(cx).await {
+        Ok(answer) => {
+            upstream.succeeded();
+            return Ok(answer);
+        }
+        Err(error) => error,
+    };
+    // Boxed: most calls succeed.
+    let has_changed_era = Box::pin(upstream.has_changed_era(lease, &error)).await;
+    Err(FailedCall {
+        error: upstream.call_failed(lease.attempt(), &error),
+        must_send_again: has_changed_era && relay.is_refused(),
+    })
+}
+
+pub(crate) fn result_of(answer: Answer) -> Json {
+    match answer {
+        Answer::Complete(result) | Answer::InputRequired(result) => result,
+        Answer::Extension { result, .. } => result,
+    }
+}
+
 /// Converts the answer of an upstream.
 pub(crate) fn outcome(
     upstream: &Upstream,
@@ -110,13 +189,9 @@ pub(crate) fn outcome(
     answer: Result<Answer, Error>,
 ) -> Outcome {
     match answer {
-        Ok(Answer::Complete(result) | Answer::InputRequired(result)) => {
+        Ok(answer) => {
             upstream.succeeded();
-            Ok(result)
-        }
-        Ok(Answer::Extension { result, .. }) => {
-            upstream.succeeded();
-            Ok(result)
+            Ok(result_of(answer))
         }
         Err(error) => Err(upstream.call_failed(attempt, &error)),
     }
@@ -137,3 +212,7 @@ fn internal(error: &dyn std::fmt::Display) -> RpcError {
 fn retry_pause(round: u32) -> Duration {
     Duration::from_millis(100).saturating_mul(1 << round.min(6))
 }
+
+/// How often a request is sent that servers of the other era refuse: a client may have two connections to the server that
+/// was replaced, its own and the one that all clients share.
+pub(crate) const MAX_SENDS: usize = 3;

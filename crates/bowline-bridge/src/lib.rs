@@ -35,6 +35,8 @@ pub mod many;
 
 mod modern;
 
+mod owned_task;
+
 mod parked;
 
 pub mod pins;

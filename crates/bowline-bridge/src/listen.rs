@@ -1,5 +1,7 @@
 //! Forwards a subscription, and with it what a legacy server sends outside of any request.
 
+use std::pin::pin;
+
 use bowline::Context;
 use bowline::client::{Unsolicited, UnsolicitedEvent};
 use bowline::exchange::{CallOptions, Notification, Outcome, Relay, Request};
@@ -7,7 +9,7 @@ use bowline::types::{
     ElicitationCompleteNotification, LoggingLevel, LoggingMessageNotification, NotificationMethod,
 };
 
-use crate::forward::{open_connection, outcome, upstream_request};
+use crate::forward::{open_connection, relayed_answer, result_of, upstream_request};
 use crate::front::{FrontConnection, OpenOutlet};
 use crate::upstream::Upstream;
 
@@ -24,15 +26,16 @@ pub(crate) async fn listen(upstream: &Upstream, request: Request, cx: &Context) 
     let request = upstream_request(connection, request);
     // No timeout: a subscription may be silent for days.
     let mut relay = Relay::open(connection.channel(), request, CallOptions::default());
+    let answer = relayed_answer(upstream, &lease, &mut relay, cx);
     let Some(outlet) = outlet else {
-        return outcome(upstream, lease.attempt(), relay.answer(cx).await);
+        return Ok(result_of(answer.await?));
     };
-    tokio::select! {
-        answer = relay.answer(cx) => outcome(upstream, lease.attempt(), answer),
-        () = pass_unsolicited(connection.channel().unsolicited(), &outlet, cx) => {
-            outcome(upstream, lease.attempt(), relay.answer(cx).await)
-        }
-    }
+    let mut answer = pin!(answer);
+    let answer = tokio::select! {
+        answer = &mut answer => answer,
+        () = pass_unsolicited(connection.channel().unsolicited(), &outlet, cx) => answer.await,
+    };
+    Ok(result_of(answer?))
 }
 
 /// Passes on the notifications of a legacy server that belong to no request. Returns when there are no more.

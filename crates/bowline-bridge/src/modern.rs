@@ -14,11 +14,14 @@ use bowline::exchange::{
     Answer, BoxFuture, Context, Outcome, Principal, RawInputRequest, Relay, Request,
 };
 use bowline::seal::Sealer;
-use bowline::{Error, ErrorCode, RpcError};
+use bowline::{Error, ErrorCode, Json, RpcError};
 use bowline_core::json::Object;
 
 use crate::config::ParkedCallForm;
-use crate::forward::{self, open_connection, options, outcome, upstream_request};
+use crate::forward::{
+    self, FailedCall, MAX_SENDS, open_connection, options, outcome, relayed_answer, result_of,
+    upstream_request,
+};
 use crate::listen;
 use crate::parked::{
     self, Call, HostSide, KeptNotifications, ParkSettings, ParkedCalls, Resumed, Retry,
@@ -126,6 +129,7 @@ impl ModernCalls {
 
     /// Forwards a call of a modern client, or continues one that waited for input.
     async fn call(&self, upstream: &Arc<Upstream>, mut request: Request, cx: &Context) -> Outcome {
+        let mut max_sends = MAX_SENDS;
         if let Some(retry) = Retry::read(&request, cx.principal(), upstream.name())? {
             if !RelayedStates::is_relayed(retry.state()) {
                 if let Some(outcome) = self.attach(upstream, &request, &retry, cx).await {
@@ -144,12 +148,32 @@ impl ModernCalls {
                 self.states
                     .open(upstream.name(), &request, cx.principal(), retry.state())?;
             request.params = params.into();
+            // The state is of the modern server that has asked.
+            max_sends = 1;
         }
-        let lease = upstream.lease(&request, cx).await?;
+        let mut outcome = self.call_once(upstream, &request, cx).await;
+        for _ in 1..max_sends {
+            match outcome {
+                Err(failed) if failed.must_send_again => {
+                    outcome = Box::pin(self.call_once(upstream, &request, cx)).await;
+                }
+                _ => break,
+            }
+        }
+        Ok(outcome?)
+    }
+
+    async fn call_once(
+        &self,
+        upstream: &Arc<Upstream>,
+        request: &Request,
+        cx: &Context,
+    ) -> Result<Json, FailedCall> {
+        let lease = upstream.lease(request, cx).await?;
         if open_connection(&lease)?.dialect().is_modern() {
             self.relay(upstream, &lease, request, cx).await
         } else {
-            Box::pin(self.send(upstream, lease, request, cx)).await
+            Ok(Box::pin(self.send(upstream, lease, request.clone(), cx)).await?)
         }
     }
 
@@ -171,19 +195,18 @@ impl ModernCalls {
         &self,
         upstream: &Upstream,
         lease: &ConnectionLease,
-        request: Request,
+        request: &Request,
         cx: &Context,
-    ) -> Outcome {
+    ) -> Result<Json, FailedCall> {
         let connection = open_connection(lease)?;
         let sent = upstream_request(connection, request.clone());
         let mut relay = Relay::open(connection.channel(), sent, options(upstream));
-        match relay.answer(cx).await {
-            Ok(Answer::InputRequired(result)) => {
-                upstream.succeeded();
-                self.states
-                    .seal(upstream.name(), &request, cx.principal(), result)
+        match relayed_answer(upstream, lease, &mut relay, cx).await? {
+            Answer::InputRequired(result) => {
+                let (name, principal) = (upstream.name(), cx.principal());
+                Ok(self.states.seal(name, request, principal, result)?)
             }
-            answer => outcome(upstream, lease.attempt(), answer),
+            answer => Ok(result_of(answer)),
         }
     }
 
@@ -199,7 +222,7 @@ impl ModernCalls {
         if upstream.has_asked() {
             call.reserve()?;
         }
-        let unsent = UnsentCall {
+        let mut unsent = UnsentCall {
             upstream: upstream.clone(),
             lease,
             tasks: TaskScope::of(upstream, cx),
@@ -213,6 +236,7 @@ impl ModernCalls {
             // The server may withdraw the question at this moment.
             let ready = tokio::time::timeout(HELD_QUESTION_TIME, call.question_asked()).await;
             if ready.is_ok() {
+                unshare(&mut unsent.request);
                 return call.park(ParkedWork::Unsent(unsent));
             }
         }
@@ -239,7 +263,8 @@ impl ModernCalls {
     }
 
     /// Parks a call that the server asks about.
-    fn park(&self, call: Call<ParkedWork>, sent: SentCall) -> Outcome {
+    fn park(&self, call: Call<ParkedWork>, mut sent: SentCall) -> Outcome {
+        unshare(&mut sent.request);
         let is_task = self.parked_calls == ParkedCallForm::Task;
         if !is_task || !parked_tasks::can_be_task(&sent.request) {
             return call.park(ParkedWork::Sent(sent));
@@ -290,6 +315,8 @@ enum ParkedWork {
 /// A call that was sent to a legacy server, with what must live as long as it.
 struct SentCall {
     relay: Relay,
+    /// Its answer, while the version of the server is checked.
+    answer: Option<Result<Answer, Error>>,
     _registered: RegisteredCall,
     _log_level: Option<LogLevelUse>,
     upstream: Arc<Upstream>,
@@ -308,9 +335,17 @@ impl SentCall {
     ///
     /// Safe: as [`Relay::answer`].
     async fn outcome(&mut self, cx: &Context) -> Outcome {
-        let answer = self.relay.answer(cx).await;
-        self.lease.is_answered = matches!(answer, Ok(_) | Err(Error::Rpc(_)));
-        match answer {
+        if self.answer.is_none() {
+            let answer = self.relay.answer(cx).await;
+            self.lease.is_answered = matches!(answer, Ok(_) | Err(Error::Rpc(_)));
+            self.answer = Some(answer);
+        }
+        if let Some(Err(error)) = &self.answer {
+            // The answer is kept meanwhile, because this future may be dropped. Boxed: most calls succeed.
+            let lease = &self.lease.lease;
+            Box::pin(self.upstream.has_changed_era(lease, error)).await;
+        }
+        match self.answer.take().unwrap_or(Err(Error::Closed)) {
             // A legacy server that wants the user to open a URL first, and the call to be made again.
             Ok(Answer::InputRequired(result)) => {
                 let upstream = self.upstream.name();
@@ -388,6 +423,7 @@ impl UnsentCall {
         };
         Ok(SentCall {
             relay,
+            answer: None,
             _registered: registered,
             _log_level: log_level,
             upstream,
@@ -459,6 +495,12 @@ impl AskClient for ParkedClient {
     }
 }
 
+/// Copies the params of a call that is about to be parked: a part of a frame would keep the whole frame in memory, and the
+/// call is charged for its params.
+fn unshare(request: &mut Request) {
+    request.params = request.params.to_unshared().into();
+}
+
 /// Returns the modern form of an error with which a legacy server names the capabilities that the client lacks. Legacy
 /// versions have no code for it, so Bowline's servers send that of invalid params with the same data.
 fn to_modern_error(mut error: RpcError) -> RpcError {
@@ -480,7 +522,6 @@ const HELD_QUESTION_TIME: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
-    use bowline::Json;
     use serde_json::json;
 
     use super::*;

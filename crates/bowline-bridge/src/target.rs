@@ -36,6 +36,7 @@ pub struct Target {
 type ConnectFn = dyn Fn(&FrontClient) -> Result<ClientBuilder> + Send + Sync;
 
 /// The client on whose behalf a bridge connects.
+#[derive(Clone)]
 pub(crate) struct FrontClient {
     pub(crate) principal: Principal,
     /// The tokens that it presents, if the target needs them.

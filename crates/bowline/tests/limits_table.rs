@@ -253,6 +253,12 @@ const TIMES: &[(&str, &str, &str, &str)] = &[
         "max_principal_connections: 50,",
     ),
     (
+        "capabilities and `clientInfo` of a client",
+        "64 KiB",
+        "bowline-bridge/src/upstream/mod.rs",
+        "MAX_CALLER_BYTES: usize = 64 * 1024;",
+    ),
+    (
         "BridgeBuilder::idle_timeout",
         "5 min",
         "bowline-bridge/src/upstream/mod.rs",

@@ -72,7 +72,8 @@ impl<U: Upstream> ParkedCalls<U> {
         let asked = live.asked.clone();
         let mut state = self.0.shared.lock();
         let caller = request.caller.clone();
-        let serial = state.table.open(principal.clone(), caller);
+        let bytes = request.params.as_bytes().len();
+        let serial = state.table.open(principal.clone(), caller, bytes);
         state.live.insert(serial, live);
         drop(state);
         self.call(serial, request, principal, asked)

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::budget::Charge;
 use super::settings::{ParkSettings, SEAL_GRACE, instant_after};
+use crate::upstream::caller_bytes;
 
 /// Identifies a call in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,6 +34,8 @@ pub(super) struct Entry {
     pub(super) digest: Option<Digest>,
     /// The sender of the latest request: a retry may declare other capabilities than the first request.
     pub(super) caller: Arc<Caller>,
+    /// The length of the params of the request, which is kept as long as the call runs.
+    request_bytes: usize,
     pub(super) phase: Phase,
     /// The number of times that the call was parked, and of the round whose state may be used while it is parked.
     pub(super) round: u32,
@@ -93,11 +96,12 @@ pub(super) struct Round {
 }
 
 impl Entry {
-    pub(super) fn new(principal: Principal, caller: Arc<Caller>) -> Self {
+    pub(super) fn new(principal: Principal, caller: Arc<Caller>, request_bytes: usize) -> Self {
         Self {
             principal,
             digest: None,
             caller,
+            request_bytes,
             phase: Phase::Attached,
             round: 0,
             questions: BTreeMap::new(),
@@ -181,11 +185,15 @@ impl Entry {
     /// Returns the bytes that the entry must be charged with.
     pub(super) fn needed_bytes(&self) -> usize {
         let questions = self.questions.values().map(Question::bytes);
-        let outcome = match &self.phase {
+        let kept = match &self.phase {
             Phase::Answered(outcome) => outcome_bytes(outcome),
-            Phase::Attached | Phase::Parked => 0,
+            // The running call owns its request.
+            Phase::Attached | Phase::Parked => self.request_bytes,
         };
-        questions.fold(BASE_BYTES + outcome, usize::saturating_add)
+        let kept = [BASE_BYTES, caller_bytes(&self.caller), kept];
+        kept.into_iter()
+            .chain(questions)
+            .fold(0, usize::saturating_add)
     }
 }
 
@@ -206,6 +214,6 @@ pub(super) fn outcome_bytes(outcome: &Outcome) -> usize {
     }
 }
 
-/// What each parked call is charged with besides questions and outcome: the entry, the keeper's task, the kept
+/// What each parked call is charged with besides its request, questions and outcome: the entry, the keeper's task, the kept
 /// notifications ([`MAX_KEPT_BYTES`](super::kept_notifications::MAX_KEPT_BYTES)), and a small error as the outcome.
 pub(super) const BASE_BYTES: usize = 24 * 1024;

@@ -101,11 +101,17 @@ impl CallTable {
         }
     }
 
-    /// Adds a call, which is attached to its front.
-    pub(super) fn open(&mut self, principal: Principal, caller: Arc<Caller>) -> Serial {
+    /// Adds a call, which is attached to its front. `request_bytes` are those of its params.
+    pub(super) fn open(
+        &mut self,
+        principal: Principal,
+        caller: Arc<Caller>,
+        request_bytes: usize,
+    ) -> Serial {
         let serial = Serial(self.next_serial);
         self.next_serial += 1;
-        self.entries.insert(serial, Entry::new(principal, caller));
+        let entry = Entry::new(principal, caller, request_bytes);
+        self.entries.insert(serial, entry);
         serial
     }
 
@@ -211,6 +217,8 @@ impl CallTable {
                 _ => Err(Refusal::Lost),
             };
         }
+        self.set_caller(serial, retry.caller)?;
+        let entry = self.entries.get_mut(&serial).ok_or(Refusal::Expired)?;
         // A call that may not be parked any longer is refused before its round is used up; the timer ends it.
         if entry.questions.len() > answers.len() {
             let round = entry.start_round(serial, &settings, now);
@@ -221,11 +229,11 @@ impl CallTable {
                     .collect(),
                 ..round
             };
-            self.accept_answers(retry, &answers);
+            self.remove_answered(serial, &answers);
             return Ok(RetryAction::AskAgain { answers, round });
         }
         entry.phase = Phase::Attached;
-        self.accept_answers(retry, &answers);
+        self.remove_answered(serial, &answers);
         Ok(RetryAction::Attach { answers })
     }
 
@@ -386,16 +394,27 @@ impl CallTable {
         answers(entry, retry.responses, |question| question.is_shown)
     }
 
-    /// Removes the answered questions, and remembers the sender of the retry.
-    fn accept_answers(&mut self, retry: &RetryEvent<'_>, answers: &Answers) {
-        if let Some(entry) = self.entries.get_mut(&retry.serial) {
-            entry.caller = retry.caller.clone();
+    /// Remembers the sender of a retry, who may declare more than that of the first request.
+    fn set_caller(&mut self, serial: Serial, caller: &Arc<Caller>) -> Result<(), Refusal> {
+        let entry = self.entries.get_mut(&serial).ok_or(Refusal::Expired)?;
+        let before = std::mem::replace(&mut entry.caller, caller.clone());
+        let charged = self.settle_charge(serial);
+        if charged.is_err()
+            && let Some(entry) = self.entries.get_mut(&serial)
+        {
+            entry.caller = before;
+        }
+        charged.map_err(|OverBudget| Refusal::TooManyCalls(Sent::Yes))
+    }
+
+    fn remove_answered(&mut self, serial: Serial, answers: &Answers) {
+        if let Some(entry) = self.entries.get_mut(&serial) {
             for (key, _) in answers {
                 entry.questions.remove(key);
             }
         }
         // Never over budget: the bytes decrease.
-        let _ = self.settle_charge(retry.serial);
+        let _ = self.settle_charge(serial);
     }
 
     /// Charges a call with the bytes that it needs now.

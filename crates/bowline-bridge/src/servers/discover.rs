@@ -5,11 +5,12 @@ use bowline::{Json, RpcError};
 use bowline_core::json::Object;
 use bowline_types::Meta;
 
-use super::front_request::{FrontRequest, OwnedTask, within};
+use super::front_request::{FrontRequest, within};
 use super::introductions::Introduction;
 use crate::bridge::identity;
 use crate::config::{ParkedCallForm, StalePolicy};
 use crate::many::merge_introductions;
+use crate::owned_task::OwnedTask;
 use crate::tasks;
 
 impl FrontRequest {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use bowline::exchange::{Principal, Request};
 use bowline::{Context, Json, RpcError};
 use bowline_types::{DiscoverRequest, Method};
-use tokio::task::JoinHandle;
 
 use super::{ServerEntry, ServerMemory, ServerSet, TaskIds};
 use crate::forward::{forward, open_connection};
@@ -96,28 +95,6 @@ impl FrontRequest {
         });
         let connected = connecting.await;
         connected.unwrap_or_else(|error| Err(RpcError::internal(error.to_string())))
-    }
-}
-
-/// A task that is aborted when this is dropped.
-pub(super) struct OwnedTask<T>(JoinHandle<Result<T, RpcError>>);
-
-impl<T: Send + 'static> OwnedTask<T> {
-    pub(super) fn spawn(
-        future: impl Future<Output = Result<T, RpcError>> + Send + 'static,
-    ) -> Self {
-        Self(tokio::spawn(future))
-    }
-
-    pub(super) async fn join(mut self) -> Result<T, RpcError> {
-        let joined = (&mut self.0).await;
-        joined.unwrap_or_else(|error| Err(RpcError::internal(error.to_string())))
-    }
-}
-
-impl<T> Drop for OwnedTask<T> {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 

@@ -13,11 +13,12 @@ use bowline_types::{
 };
 use serde_json::Value;
 
-use super::front_request::{FrontRequest, OwnedTask, within};
+use super::front_request::{FrontRequest, within};
 use super::set::ServerEntry;
 use crate::config::{ItemKind, StalePolicy};
 use crate::forward::forward;
 use crate::many::PageMerger;
+use crate::owned_task::OwnedTask;
 use crate::pins::Pins;
 use crate::tasks;
 

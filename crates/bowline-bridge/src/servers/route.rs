@@ -7,11 +7,12 @@ use bowline::{ErrorCode, Json, RpcError};
 use bowline_core::json::Object;
 use serde_json::Value;
 
-use super::front_request::{FrontRequest, OwnedTask};
+use super::front_request::FrontRequest;
 use super::set::ServerEntry;
 use crate::config::{ItemKind, shortened};
 use crate::many::{PageCursor, RawObject, RoutedRequest, route_request, unknown_item};
 use crate::modern::ModernCalls;
+use crate::owned_task::OwnedTask;
 
 impl FrontRequest {
     /// Sends a request to the server that it is about.

@@ -42,11 +42,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline::exchange::dialect::Tasks;
-use bowline::exchange::{Answer, CallOptions, Caller, Channel, Dialect, Outcome, Request};
+use bowline::exchange::{CallOptions, Caller, Channel, Dialect, Outcome, Request};
 use bowline::types::ClientCapabilities;
 use bowline::{Context, Error, ErrorCode, Json, RpcError};
 use serde_json::json;
 
+use crate::forward::result_of;
 use crate::upstream::{ConnectionLease, Upstream, UpstreamConnection};
 
 /// Answers a request that concerns tasks, if the server has another form of them than the client. Otherwise returns the
@@ -178,7 +179,7 @@ impl<'a> TaskRequest<'a> {
         let request = Request::new(method, params, self.caller.clone());
         let channel = self.connection()?.channel();
         let answer = channel.open(request, options()).answer().await;
-        Ok(answer.map(into_result))
+        Ok(answer.map(result_of))
     }
 }
 
@@ -190,13 +191,6 @@ fn connection(lease: &ConnectionLease) -> Result<&UpstreamConnection, RpcError> 
 async fn has_tasks(connection: &UpstreamConnection, caller: &Arc<Caller>) -> bool {
     let support = connection.tool_support();
     support.has_tasks(connection.channel(), caller).await
-}
-
-fn into_result(answer: Answer) -> Json {
-    match answer {
-        Answer::Complete(result) | Answer::InputRequired(result) => result,
-        Answer::Extension { result, .. } => result,
-    }
 }
 
 /// The options of a request that a server answers without waiting for a task.

@@ -4,19 +4,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline::Json;
 use bowline::client::Connection;
 use bowline::exchange::{Caller, Channel, Request};
 use bowline::types::legacy_tasks::TaskSupport;
+use bowline::{Error, Json};
 use serde_json::json;
 use tokio::sync::{Mutex, OnceCell};
 use tokio::time::Instant;
 
-use super::{DISCOVER, LIST_TOOLS, forms, into_result, options};
+use super::{DISCOVER, LIST_TOOLS, forms, options};
+use crate::forward::result_of;
+use crate::owned_task::OwnedTask;
 
-/// Whether the server of a connection has tasks, and which tools can be called as tasks.
+/// Whether the server of a connection has tasks, and which tools can be called as tasks. Clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct ToolSupport(Arc<ToolSupportState>);
+
 #[derive(Default)]
-pub(crate) struct ToolSupport {
+struct ToolSupportState {
     has_tasks: OnceCell<bool>,
     /// Listed when the first call needs it, and again after a while, because the list may change.
     known: Mutex<Option<Known>>,
@@ -31,25 +36,21 @@ struct Known {
 impl ToolSupport {
     /// Returns whether the server says that tools can be called as tasks, in the form of its version.
     pub(super) async fn has_tasks(&self, connection: &Connection, caller: &Arc<Caller>) -> bool {
-        let discover = async || {
-            let offered = match connection.introduction() {
-                Some(introduction) => introduction.clone(),
-                // The version of the connection was configured, so the server was not asked for it.
-                None => {
-                    let request = Request::new(DISCOVER, Json::empty_object(), caller.clone());
-                    into_result(connection.open(request, options()).answer().await?)
-                }
-            };
-            let offered = forms::member(&offered, "capabilities");
-            let has_tasks = |offered| forms::offers_tasks(&offered, connection.dialect());
-            Ok::<_, bowline::Error>(offered.is_some_and(has_tasks))
+        if let Some(has_tasks) = self.0.has_tasks.get() {
+            return *has_tasks;
+        }
+        let (state, connection, caller) = (self.0.clone(), connection.clone(), caller.clone());
+        let asking = async move {
+            let discover = || discover(&connection, &caller);
+            Ok(state.has_tasks.get_or_try_init(discover).await.copied())
         };
-        match self.has_tasks.get_or_try_init(discover).await {
-            Ok(has_tasks) => *has_tasks,
-            Err(error) => {
+        match OwnedTask::spawn(asking).join().await {
+            Ok(Ok(has_tasks)) => has_tasks,
+            Ok(Err(error)) => {
                 tracing::debug!(%error, "failed to ask an upstream for its capabilities");
                 false
             }
+            Err(_) => false, // the runtime is shutting down
         }
     }
 
@@ -60,25 +61,59 @@ impl ToolSupport {
         connection: &Connection,
         caller: &Arc<Caller>,
     ) -> TaskSupport {
-        // Held while the tools are listed, so that calls at the same time list them once.
-        let mut known = self.known.lock().await;
-        let is_recent = |known: &Known| known.since.elapsed() < RELIST_INTERVAL;
-        if !known.as_ref().is_some_and(is_recent) {
-            let listed = tokio::time::timeout(LIST_TIMEOUT, list(connection, caller)).await;
-            // A server that cannot list its tools is not asked again for each call.
-            *known = Some(Known {
-                by_tool: listed.unwrap_or_default(),
-                since: Instant::now(),
-            });
+        let known = self.0.known.try_lock();
+        if let Some(known) = known.ok().as_deref().and_then(Option::as_ref)
+            && known.is_recent()
+        {
+            return known.of(tool);
         }
-        let support = known.as_ref().and_then(|known| known.by_tool.get(tool));
-        support.copied().unwrap_or(TaskSupport::Forbidden)
+        let (state, tool) = (self.0.clone(), tool.to_owned());
+        let (connection, caller) = (connection.clone(), caller.clone());
+        let listing = async move {
+            // Held while the tools are listed, so that calls at the same time list them once.
+            let mut known = state.known.lock().await;
+            if !known.as_ref().is_some_and(Known::is_recent) {
+                let listed = tokio::time::timeout(LIST_TIMEOUT, list(&connection, &caller)).await;
+                // A server that cannot list its tools is not asked again for each call.
+                *known = Some(Known {
+                    by_tool: listed.unwrap_or_default(),
+                    since: Instant::now(),
+                });
+            }
+            Ok(known.as_ref().map(|known| known.of(&tool)))
+        };
+        let support = OwnedTask::spawn(listing).join().await;
+        support.ok().flatten().unwrap_or(TaskSupport::Forbidden)
     }
 
     /// Forgets what is known, because the server refused a call that follows it.
     pub(super) async fn forget(&self) {
-        *self.known.lock().await = None;
+        *self.0.known.lock().await = None;
     }
+}
+
+impl Known {
+    fn is_recent(&self) -> bool {
+        self.since.elapsed() < RELIST_INTERVAL
+    }
+
+    fn of(&self, tool: &str) -> TaskSupport {
+        let support = self.by_tool.get(tool).copied();
+        support.unwrap_or(TaskSupport::Forbidden)
+    }
+}
+
+async fn discover(connection: &Connection, caller: &Arc<Caller>) -> Result<bool, Error> {
+    let offered = match connection.introduction() {
+        Some(introduction) => introduction.clone(),
+        // The version of the connection was configured, so the server was not asked for it.
+        None => {
+            let request = Request::new(DISCOVER, Json::empty_object(), caller.clone());
+            result_of(connection.open(request, options()).answer().await?)
+        }
+    };
+    let offered = forms::member(&offered, "capabilities");
+    Ok(offered.is_some_and(|offered| forms::offers_tasks(&offered, connection.dialect())))
 }
 
 async fn list(connection: &Connection, caller: &Arc<Caller>) -> BTreeMap<String, TaskSupport> {
@@ -87,7 +122,7 @@ async fn list(connection: &Connection, caller: &Arc<Caller>) -> BTreeMap<String,
     for _ in 0..MAX_PAGES {
         let request = Request::new(LIST_TOOLS, params, caller.clone());
         let page = match connection.open(request, options()).answer().await {
-            Ok(answer) => into_result(answer),
+            Ok(answer) => result_of(answer),
             Err(error) => {
                 tracing::debug!(%error, "failed to list the tools of an upstream that has tasks");
                 break;

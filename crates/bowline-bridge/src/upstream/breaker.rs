@@ -52,6 +52,23 @@ impl Breaker {
         })
     }
 
+    /// Checks whether a request may be sent on a connection that is open, as far as is known. After the delay one request
+    /// tries, and the others are refused until it has succeeded, or the same delay has passed again.
+    pub(crate) fn check_open(&mut self, now: Instant) -> Result<(), TooEarly> {
+        let Some(retry_at) = self.retry_at else {
+            return Ok(());
+        };
+        let retry_in = retry_at.saturating_duration_since(now);
+        if retry_in.is_zero() {
+            self.retry_at = now.checked_add(self.delay());
+            return Ok(());
+        }
+        Err(TooEarly {
+            retry_in,
+            last_error: self.last_error.clone(),
+        })
+    }
+
     /// Records that the transport failed.
     pub(crate) fn failed(&mut self, attempt: Attempt, now: Instant, error: String) {
         if attempt != self.begin() {
@@ -60,13 +77,15 @@ impl Breaker {
         self.counted += 1;
         self.failures = self.failures.saturating_add(1);
         self.last_error = error;
-        let Some(doublings) = self.failures.checked_sub(2) else {
-            return;
-        };
-        let delay = MIN_DELAY
-            .saturating_mul(1 << doublings.min(16))
-            .min(MAX_DELAY);
-        self.retry_at = now.checked_add(delay);
+        if self.failures > 1 {
+            self.retry_at = now.checked_add(self.delay());
+        }
+    }
+
+    /// Returns the delay after the last failure.
+    fn delay(&self) -> Duration {
+        let doublings = self.failures.saturating_sub(2).min(16);
+        MIN_DELAY.saturating_mul(1 << doublings).min(MAX_DELAY)
     }
 
     /// Records an answer of the server.
@@ -125,6 +144,24 @@ mod tests {
         breaker.failed(breaker.begin(), now, "third".into());
 
         assert_eq!(wait(&breaker, now), Duration::ZERO);
+    }
+
+    #[test]
+    fn after_the_delay_one_request_tries_an_open_connection() {
+        let (mut breaker, now) = (Breaker::default(), Instant::now());
+        breaker.failed(breaker.begin(), now, "first".into());
+        assert_eq!(breaker.check_open(now), Ok(()));
+        breaker.failed(breaker.begin(), now, "second".into());
+        assert!(breaker.check_open(now).is_err());
+
+        let later = now + MIN_DELAY;
+        assert_eq!(breaker.check_open(later), Ok(()));
+        assert!(breaker.check_open(later).is_err());
+        // The request was dropped before it had an answer.
+        assert_eq!(breaker.check_open(later + MIN_DELAY), Ok(()));
+
+        breaker.succeeded();
+        assert_eq!(breaker.check_open(later), Ok(()));
     }
 
     #[test]

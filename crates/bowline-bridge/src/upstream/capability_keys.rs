@@ -1,31 +1,37 @@
-//! [`CapabilityKeys`]: the capabilities of clients as text, for the keys of pools.
+//! [`CapabilityKeys`]: the digests of the capabilities of clients, for the keys of pools.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bowline::Json;
-use bowline::exchange::Caller;
+use bowline::exchange::{Caller, Digest, request_digest};
 
-/// The encoded capabilities of the last callers. A client sends many requests with one caller, and encoding its
+/// The digests of the capabilities of the last callers. A client sends many requests with one caller, and encoding its
 /// capabilities for each of them would cost more than choosing a connection.
+///
+/// Neither the callers nor their capabilities are kept: a client may send another one with each request, of any size.
 #[derive(Default)]
-pub(crate) struct CapabilityKeys(Mutex<Vec<(Arc<Caller>, Arc<str>)>>);
+pub(crate) struct CapabilityKeys(Mutex<Vec<(Weak<Caller>, Digest)>>);
 
 impl CapabilityKeys {
-    /// Returns the encoded capabilities of a caller.
-    pub(crate) fn get(&self, caller: &Arc<Caller>) -> Arc<str> {
+    /// Returns the digest of the capabilities of a caller.
+    pub(crate) fn get(&self, caller: &Arc<Caller>) -> Digest {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // While an `Arc` is held its caller does not change, so the same pointer means the same capabilities.
-        let place = known.iter().position(|(own, _)| Arc::ptr_eq(own, caller));
-        if let Some(place) = place {
-            return known[place].1.clone();
+        // A `Weak` keeps the place of its caller from being used again, and `Arc::make_mut` then moves the caller, so the
+        // same pointer means the same capabilities.
+        let found = known
+            .iter()
+            .find(|(own, _)| std::ptr::eq(own.as_ptr(), &raw const **caller));
+        if let Some((_, digest)) = found {
+            return *digest;
         }
-        let encoded = Json::encode(&caller.capabilities);
-        let encoded: Arc<str> = encoded.map_or_else(|_| "".into(), |json| json.as_str().into());
+        let encoded = Json::encode(&caller.capabilities).unwrap_or_else(|_| Json::null());
+        let digest = request_digest(&format!("capabilities {}", encoded.as_str()), None);
+        known.retain(|(caller, _)| caller.strong_count() > 0);
         if known.len() == MAX_CALLERS {
             known.remove(0);
         }
-        known.push((caller.clone(), encoded.clone()));
-        encoded
+        known.push((Arc::downgrade(caller), digest));
+        digest
     }
 }
 
@@ -40,21 +46,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_encoded_once_for_each_of_the_last_callers() {
+    fn the_last_callers_are_remembered_as_long_as_they_exist() {
         let keys = CapabilityKeys::default();
+        let remembered = || keys.0.lock().unwrap().len();
         let callers: Vec<_> = (0..=MAX_CALLERS)
             .map(|_| Arc::new(Caller::new(Dialect::LATEST)))
             .collect();
 
         let first = keys.get(&callers[0]);
-        assert_eq!(&*first, "{}");
-        assert!(Arc::ptr_eq(&keys.get(&callers[0]), &first));
+        assert_eq!((keys.get(&callers[0]), remembered()), (first, 1));
         for caller in &callers[1..] {
-            keys.get(caller);
+            assert_eq!(keys.get(caller), first);
         }
+        assert_eq!(remembered(), MAX_CALLERS);
 
-        assert!(!Arc::ptr_eq(&keys.get(&callers[0]), &first));
-        assert_eq!(keys.0.lock().unwrap().len(), MAX_CALLERS);
+        drop(callers);
+        keys.get(&Arc::new(Caller::new(Dialect::LATEST)));
+        assert_eq!(remembered(), 1);
+    }
+
+    #[test]
+    fn a_caller_is_not_kept_in_memory() {
+        let keys = CapabilityKeys::default();
+        let caller = Arc::new(Caller::new(Dialect::LATEST));
+
+        keys.get(&caller);
+
+        assert_eq!(Arc::strong_count(&caller), 1);
     }
 
     #[test]

@@ -1,36 +1,39 @@
 //! [`UpstreamConnection`]: an open connection to an upstream, and what the bridge knows about it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bowline::Json;
 use bowline::client::Connection;
 use bowline::exchange::{CallOptions, Caller, Channel, Dialect, Request};
 use bowline::types::{LoggingLevel, Method, SetLevelRequest, SetLevelRequestParams};
-use bowline_core::era::RequestConverter;
+use bowline::{Json, RpcError};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::closing::ClosingConnections;
+use super::era_check::EraCheck;
+use super::known_callers::KnownCallers;
 use super::log_levels::{LogLevelUse, LogLevels};
 use super::principals::PrincipalConnection;
+use crate::owned_task::OwnedTask;
 use crate::questions::Questions;
-use crate::tasks::{self, ToolSupport};
+use crate::tasks::ToolSupport;
 
 /// An open connection to an upstream.
 pub(crate) struct UpstreamConnection {
     connection: Connection,
     /// The calls in flight, for the requests of a legacy server.
     questions: Arc<Questions>,
-    /// Callers of the front, and the same callers in the version of this connection.
-    callers: Mutex<Vec<(Arc<Caller>, Arc<Caller>)>>,
+    callers: KnownCallers,
     /// The log levels of the calls in flight.
     log_levels: Arc<LogLevels>,
     /// The log level that a legacy server was told.
-    told_level: tokio::sync::Mutex<Option<LoggingLevel>>,
+    told_level: Arc<tokio::sync::Mutex<Option<LoggingLevel>>>,
+    era_check: EraCheck,
     /// Closes the connection when this is dropped.
     closing: Arc<ClosingConnections>,
     /// The tools of a legacy server that run as tasks.
     tool_support: ToolSupport,
-    permit: ConnectionPermit,
+    /// `None` once the connection is being closed.
+    permit: Option<ConnectionPermit>,
 }
 
 /// Counts a connection against the limits until it is dropped.
@@ -49,6 +52,11 @@ impl ConnectionPermit {
             of_principal: Mutex::new(of_principal),
         }
     }
+
+    fn of_principal(&self) -> MutexGuard<'_, Option<PrincipalConnection>> {
+        let of_principal = self.of_principal.lock();
+        of_principal.unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl UpstreamConnection {
@@ -59,26 +67,34 @@ impl UpstreamConnection {
         permit: ConnectionPermit,
     ) -> Self {
         Self {
+            callers: KnownCallers::new(connection.dialect()),
             connection,
             questions,
-            callers: Mutex::default(),
             log_levels: Arc::default(),
-            told_level: tokio::sync::Mutex::default(),
+            told_level: Arc::default(),
+            era_check: EraCheck::default(),
             closing,
             tool_support: ToolSupport::default(),
-            permit,
+            permit: Some(permit),
         }
     }
 
     /// Makes it a connection of all principals: it does not count as one of the principal for which it was opened.
     pub(crate) fn share(&self) {
-        let of_principal = &self.permit.of_principal;
-        drop(
-            of_principal
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take(),
-        );
+        if let Some(permit) = &self.permit {
+            drop(permit.of_principal().take());
+        }
+    }
+
+    /// Returns whether it counts as one of this principal.
+    pub(crate) fn is_of(&self, principal: &str) -> bool {
+        let permit = self.permit.as_ref();
+        permit.is_some_and(|permit| {
+            let counted = permit.of_principal();
+            counted
+                .as_ref()
+                .is_some_and(|it| it.principal() == principal)
+        })
     }
 
     pub(crate) fn channel(&self) -> &Connection {
@@ -93,35 +109,22 @@ impl UpstreamConnection {
         &self.tool_support
     }
 
+    pub(crate) fn era_check(&self) -> &EraCheck {
+        &self.era_check
+    }
+
+    /// Returns whether requests can be sent on it.
+    pub(crate) fn is_usable(&self) -> bool {
+        !self.connection.has_ended() && !self.era_check.is_outdated()
+    }
+
     pub(crate) fn dialect(&self) -> &'static Dialect {
         self.connection.dialect()
     }
 
-    /// Returns a caller of the front in the version of this connection. The same `Arc` for the same caller: the
-    /// transports cache what they encode of it.
+    /// Returns a caller of the front in the version of this connection.
     pub(crate) fn caller(&self, front: &Arc<Caller>) -> Arc<Caller> {
-        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = callers
-            .iter()
-            .position(|(known, _)| Arc::ptr_eq(known, front));
-        if let Some(known) = known {
-            return callers[known].1.clone();
-        }
-        let mut caller = Caller::clone(&RequestConverter::default().convert_caller(front.clone()));
-        if self.dialect().is_modern() {
-            // A legacy client gets log messages without asking for them, and a modern server sends none unasked.
-            caller.log_level = caller.least_log_level();
-        }
-        tasks::fit_caller(&mut caller, self.dialect());
-        caller.dialect = self.dialect();
-        // Each connection of a client has a caller of its own, and most of them describe the same program.
-        let same = callers.iter().find(|(_, known)| **known == caller);
-        let caller = same.map_or_else(|| Arc::new(caller), |(_, known)| known.clone());
-        if callers.len() == KNOWN_CALLERS {
-            callers.remove(0);
-        }
-        callers.push((front.clone(), caller.clone()));
-        caller
+        self.callers.convert(front)
     }
 
     /// Tells a legacy server the most talkative log level of its present callers, before a request of one of them, which
@@ -136,25 +139,19 @@ impl UpstreamConnection {
             return None;
         }
         let present = LogLevelUse::new(&self.log_levels, level);
-        let mut told = self.told_level.lock().await;
-        let level = match self.questions.has_owner() {
-            // The only caller, whose older requests do not keep a level that it has changed.
-            true => level,
-            false => self.log_levels.most_talkative().unwrap_or(level),
+        // The only caller, whose older requests do not keep a level that it has changed.
+        let of_owner = self.questions.has_owner().then_some(level);
+        let telling = TellLevel {
+            told: self.told_level.clone(),
+            levels: self.log_levels.clone(),
+            of_owner,
+            connection: self.connection.clone(),
+            caller: self.caller(caller),
         };
-        if *told == Some(level) {
-            return Some(present);
+        if !telling.is_told() {
+            // An error means that the runtime is shutting down.
+            let _ = OwnedTask::spawn(telling.run()).join().await;
         }
-        let params = Json::encode(&SetLevelRequestParams::new(level));
-        let params = params.unwrap_or_else(|_| Json::empty_object());
-        let request = Request::new(SetLevelRequest::NAME, params, self.caller(caller));
-        let mut options = CallOptions::default();
-        options.timeout = Some(LOG_LEVEL_TIMEOUT);
-        if let Err(error) = self.connection.open(request, options).answer().await {
-            tracing::debug!(%error, "failed to set the log level of an upstream");
-        }
-        // Also after a failure: the next call must not wait for the timeout again.
-        *told = Some(level);
         Some(present)
     }
 
@@ -173,12 +170,51 @@ impl UpstreamConnection {
     }
 }
 
-impl Drop for UpstreamConnection {
-    fn drop(&mut self) {
-        self.closing.close(self.connection.clone());
+/// Tells a legacy server the log level that its present callers need.
+struct TellLevel {
+    /// Locked while the server is told one: requests that need another one wait.
+    told: Arc<tokio::sync::Mutex<Option<LoggingLevel>>>,
+    levels: Arc<LogLevels>,
+    of_owner: Option<LoggingLevel>,
+    connection: Connection,
+    caller: Arc<Caller>,
+}
+
+impl TellLevel {
+    fn needed(&self) -> Option<LoggingLevel> {
+        self.of_owner.or_else(|| self.levels.most_talkative())
+    }
+
+    fn is_told(&self) -> bool {
+        let told = self.told.try_lock();
+        told.is_ok_and(|told| *told == self.needed())
+    }
+
+    async fn run(self) -> Result<(), RpcError> {
+        let mut told = self.told.lock().await;
+        let needed = self.needed();
+        let Some(level) = needed.filter(|_| *told != needed) else {
+            return Ok(());
+        };
+        let params = Json::encode(&SetLevelRequestParams::new(level));
+        let params = params.unwrap_or_else(|_| Json::empty_object());
+        let request = Request::new(SetLevelRequest::NAME, params, self.caller.clone());
+        let mut options = CallOptions::default();
+        options.timeout = Some(LOG_LEVEL_TIMEOUT);
+        if let Err(error) = self.connection.open(request, options).answer().await {
+            tracing::debug!(%error, "failed to set the log level of an upstream");
+        }
+        // Also after a failure: the next call must not wait for the timeout again.
+        *told = Some(level);
+        Ok(())
     }
 }
 
-/// The callers of the front that are remembered: those that are likely to be active.
-const KNOWN_CALLERS: usize = 64;
+impl Drop for UpstreamConnection {
+    fn drop(&mut self) {
+        let permit = self.permit.take();
+        self.closing.close(self.connection.clone(), permit);
+    }
+}
+
 const LOG_LEVEL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);

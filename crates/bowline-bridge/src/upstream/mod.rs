@@ -7,6 +7,9 @@ mod closing;
 mod connection;
 use connection::ConnectionPermit;
 pub(crate) use connection::UpstreamConnection;
+mod era_check;
+mod known_callers;
+pub(crate) use known_callers::caller_bytes;
 mod log_levels;
 pub(crate) use log_levels::LogLevelUse;
 pub(crate) mod pool;
@@ -28,6 +31,7 @@ use tokio::time::Instant;
 use crate::Target;
 use crate::client_token::{ClientToken, TokenTable};
 use crate::front::FrontConnection;
+use crate::owned_task::OwnedTask;
 use crate::questions::{AskClient, Questions, UpstreamHost};
 use crate::target::FrontClient;
 use crate::tasks::{self, OpenTasks};
@@ -238,28 +242,74 @@ impl Upstream {
         self.reaper.get_or_init(|| Reaper::start(self.this.clone()));
         let counted = CountedRequest::new(&self.requests);
         let attempt = self.breaker().begin();
-        let client = self.client_of(cx)?;
-        let lease = self.choose(request, cx, &client);
-        // Checked first, because most calls find it open, and waiting for a cell costs more than looking into it.
-        if lease.get().is_none() {
-            // Boxed: connecting is a future of 25 KB, which every call would otherwise contain and copy.
-            let open = || Box::pin(self.open(attempt, &request.caller, cx, &client));
-            let opened = lease.cell().get_or_try_init(open).await?;
-            // Before the first one is open, no call knows that the server is modern and its connections are shared.
-            let may_share = !self.target.is_stateful() && cx.connection_state().is_none();
-            if may_share && opened.dialect().is_modern() {
-                let key = self.shared_key(&client);
-                if key.principal.is_none() {
-                    opened.share();
+        for _ in 0..MAX_OPENINGS {
+            let client = self.client_of(cx)?;
+            let lease = self.choose(request, cx, &client);
+            // Checked first, because most calls find it open, and waiting for a cell costs more than looking into it.
+            match lease.get() {
+                Some(connection) => self.check_open(connection)?,
+                None => {
+                    let opening = self.open_leased(&lease, attempt, request, cx, &client);
+                    opening.await?;
                 }
-                lease.set_key(&key);
             }
+            if client.is_shared && lease.get().is_some_and(|it| !it.dialect().is_modern()) {
+                // The server is a legacy one since it was last connected to. It was told the capabilities of the client
+                // that opened this connection, which others do not have.
+                lease.discard();
+                continue;
+            }
+            return Ok(ConnectionLease {
+                lease,
+                attempt,
+                _counted: counted,
+            });
         }
-        Ok(ConnectionLease {
-            lease,
-            attempt,
-            _counted: counted,
-        })
+        Err(self.unstable_version())
+    }
+
+    /// Checks that requests on an open connection may reach the server.
+    fn check_open(&self, connection: &UpstreamConnection) -> Result<(), RpcError> {
+        // Other connections end with their server: those that are open are available, whatever became of others.
+        if self.target.is_stateful() || !connection.dialect().is_modern() {
+            return Ok(());
+        }
+        let checked = self.breaker().check_open(Instant::now());
+        checked.map_err(|early| self.too_early(&early))
+    }
+
+    /// Opens a connection, or waits until another request has opened it.
+    async fn open_leased(
+        &self,
+        lease: &Lease<UpstreamConnection>,
+        attempt: Attempt,
+        request: &Request,
+        cx: &Context,
+        client: &FrontClient,
+    ) -> Result<(), RpcError> {
+        let (cell, cx_owned, client_owned) = (lease.cell().clone(), cx.clone(), client.clone());
+        let (upstream, caller) = (self.this.upgrade(), request.caller.clone());
+        let upstream = upstream.ok_or_else(|| RpcError::internal("the bridge is closed"))?;
+        // In a task, because other requests wait for the connection too. Each of them has one, so that the next one goes on
+        // if the one that connects is aborted.
+        let opening = OwnedTask::spawn(async move {
+            let open = || upstream.open(attempt, &caller, &cx_owned, &client_owned);
+            cell.get_or_try_init(open).await.map(drop)
+        });
+        opening.join().await?;
+        let Some(opened) = lease.get() else {
+            return Err(RpcError::internal("the connection is not open"));
+        };
+        // Before the first one is open, no call knows that the server is modern and its connections are shared.
+        let may_share = !self.target.is_stateful() && cx.connection_state().is_none();
+        if may_share && opened.dialect().is_modern() {
+            let key = self.shared_key(client);
+            if key.principal.is_none() {
+                opened.share();
+            }
+            lease.set_key(&key);
+        }
+        Ok(())
     }
 
     /// Returns whether the server has asked a question about a call, so that it may ask about the next one too.
@@ -302,10 +352,14 @@ impl Upstream {
         self.breaker().succeeded();
     }
 
-    /// Converts the error of a call for the client, and records it if the transport failed.
+    /// Converts the error of a call for the client, and records it if the transport failed. A status of HTTP is an answer,
+    /// which may depend on what this client has sent.
     pub(crate) fn call_failed(&self, attempt: Attempt, error: &Error) -> RpcError {
-        let is_failure = matches!(error, Error::Transport { .. } | Error::Closed);
-        self.failed(attempt, error, is_failure)
+        if let Error::Rpc(error) = error {
+            self.succeeded();
+            return error.clone();
+        }
+        self.failed(attempt, error, error.is_disconnected())
     }
 
     /// Converts the error of a connection that could not be opened. A timeout is a failure of the transport here: a
@@ -396,14 +450,14 @@ impl Upstream {
         cx: &Context,
         client: &FrontClient,
     ) -> Lease<UpstreamConnection> {
-        let is_usable = |connection: &UpstreamConnection| !connection.channel().has_ended();
+        let is_usable = UpstreamConnection::is_usable;
         if client.is_shared {
             let key = self.shared_key(client);
             return self.pool.lease(key, self.sharing(request), is_usable);
         }
         let key = PoolKey {
             principal: client.key.clone(),
-            capabilities: self.capability_keys.get(&request.caller),
+            capabilities: Some(self.capability_keys.get(&request.caller)),
         };
         let pool = match &FrontConnection::of(cx) {
             Some(front) => front.pool(self),
@@ -446,7 +500,8 @@ impl Upstream {
     ) -> Result<UpstreamConnection, RpcError> {
         let checked = self.breaker().check(attempt, Instant::now());
         checked.map_err(|early| self.too_early(&early))?;
-        let permit = self.permit(client)?;
+        check_size(caller)?;
+        let permit = self.permit(client).await?;
         let questions = Questions::new(
             self.name().into(),
             self.settings().max_connections_each,
@@ -515,46 +570,62 @@ impl Upstream {
     }
 
     /// Counts a connection that is about to be opened, and closes an idle one if there are too many.
-    fn permit(&self, client: &FrontClient) -> Result<ConnectionPermit, RpcError> {
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: what was counted is not any more if the future is dropped. An idle connection may have been closed.
+    async fn permit(&self, client: &FrontClient) -> Result<ConnectionPermit, RpcError> {
         let of_principal = match client.principal.name().filter(|_| !client.is_shared) {
-            Some(principal) => Some(self.principal_permit(principal, client)?),
+            Some(principal) => Some(self.principal_permit(principal).await?),
             None => None,
         };
         let acquire = || self.permits.clone().try_acquire_owned().ok();
-        let of_all = self.make_room(acquire, |_| true).ok_or_else(|| {
+        let of_all = self.make_room(acquire, |_| true).await.ok_or_else(|| {
             let max = self.settings().max_connections;
             self.too_many_connections(&format!("the limit of {max} connections is reached"))
         })?;
         Ok(ConnectionPermit::new(of_all, of_principal))
     }
 
-    fn principal_permit(
-        &self,
-        principal: &str,
-        client: &FrontClient,
-    ) -> Result<PrincipalConnection, RpcError> {
+    async fn principal_permit(&self, principal: &str) -> Result<PrincipalConnection, RpcError> {
         let max = self.settings().max_principal_connections;
         let add = || self.principals.add(principal, max);
-        let is_own = |key: &PoolKey| key.principal == client.key;
-        self.make_room(add, is_own).ok_or_else(|| {
+        let is_own = |connection: &UpstreamConnection| connection.is_of(principal);
+        self.make_room(add, is_own).await.ok_or_else(|| {
             self.too_many_connections(&format!(
                 "the limit of {max} connections of one principal is reached by `{principal}`"
             ))
         })
     }
 
-    /// Returns what `acquire` returns, once idle connections that `may_close` are closed.
-    fn make_room<T>(
+    /// Returns what `acquire` returns, after an idle connection that `may_close` is closed if that is needed. A connection
+    /// counts until its process has exited, so that this waits for those that are being closed.
+    async fn make_room<T>(
         &self,
         acquire: impl Fn() -> Option<T>,
-        may_close: impl Fn(&PoolKey) -> bool,
+        may_close: impl Fn(&UpstreamConnection) -> bool,
     ) -> Option<T> {
+        let mut closing = self.closing.count();
+        let deadline = Instant::now() + CLOSING_TIME;
+        let mut has_closed_idle = false;
         loop {
+            closing.mark_unchanged();
             if let Some(acquired) = acquire() {
                 return Some(acquired);
             }
-            // More than one if the last call of an idle connection is just letting go of it.
-            drop(self.pool.take_idlest(&may_close)?);
+            if !has_closed_idle {
+                let idle = self.pool.take_idlest(&may_close);
+                has_closed_idle = idle.is_some();
+                drop(idle);
+            }
+            // One that was idle starts to close a moment later if the last call is just letting go of it.
+            if !has_closed_idle && *closing.borrow() == 0 {
+                return None;
+            }
+            let changed = tokio::time::timeout_at(deadline, closing.changed()).await;
+            if changed.is_err() {
+                return acquire();
+            }
         }
     }
 
@@ -569,6 +640,16 @@ impl Upstream {
         });
         RpcError::internal(format!("upstream `{name}`: {what}; try again later"))
             .with_data(Json::from(data))
+    }
+
+    fn unstable_version(&self) -> RpcError {
+        let name = self.name();
+        let what = format!(
+            "upstream `{name}` has another protocol version at each connection; are its replicas of different releases?"
+        );
+        let data =
+            serde_json::json!({"upstream": name, "reason": "upstreamFailed", "mayHaveRun": false});
+        RpcError::internal(what).with_data(Json::from(data))
     }
 
     fn too_early(&self, early: &TooEarly) -> RpcError {
@@ -638,6 +719,21 @@ impl Drop for Reaper {
     }
 }
 
+/// Refuses a client whose description is larger than a connection, which exists for longer than a request, may keep.
+fn check_size(caller: &Caller) -> Result<(), RpcError> {
+    let bytes = caller_bytes(caller);
+    if bytes <= MAX_CALLER_BYTES {
+        return Ok(());
+    }
+    Err(RpcError::invalid_params(format_args!(
+        "the client's capabilities and `clientInfo` have {bytes} bytes, which exceeds the limit of {MAX_CALLER_BYTES} bytes"
+    )))
+}
+
+/// The length of the capabilities and the `clientInfo` of a client for which a connection is opened. There are up to
+/// `max_connections` of them.
+const MAX_CALLER_BYTES: usize = 64 * 1024;
+
 /// How long [`Upstream::close`] waits for clients that are leaving.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 
@@ -654,6 +750,12 @@ fn describe(error: &Error) -> String {
     }
     text
 }
+
+/// How long a request waits for connections that are being closed. A process that does not exit is killed before.
+const CLOSING_TIME: Duration = Duration::from_secs(5);
+
+/// How many connections a request opens if the version of the server changes meanwhile.
+const MAX_OPENINGS: usize = 3;
 
 const MIN_REAP_PAUSE: Duration = Duration::from_millis(100);
 /// The idle timeout may become shorter by a reload.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use bowline::exchange::Digest;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
@@ -16,8 +17,8 @@ use tokio::time::Instant;
 pub(crate) struct PoolKey {
     /// The name of the principal.
     pub(crate) principal: Option<Arc<str>>,
-    /// The client's capabilities, encoded.
-    pub(crate) capabilities: Arc<str>,
+    /// The digest of the client's capabilities; `None` for a connection that clients with any capabilities share.
+    pub(crate) capabilities: Option<Digest>,
 }
 
 /// Whether a call wants a connection for itself.
@@ -148,18 +149,14 @@ impl<C> Pool<C> {
         WeakPool(Arc::downgrade(&self.slots))
     }
 
-    /// Removes the connection that has been idle longest of those whose key `may_close`, to make room for another.
-    pub(crate) fn take_idlest(
-        &self,
-        may_close: impl Fn(&PoolKey) -> bool,
-    ) -> Option<Arc<OnceCell<C>>> {
+    /// Removes the connection that has been idle longest of those that `may_close`, to make room for another.
+    pub(crate) fn take_idlest(&self, may_close: impl Fn(&C) -> bool) -> Option<Arc<OnceCell<C>>> {
         let mut slots = lock(&self.slots);
-        let all = slots
-            .by_key
-            .iter()
-            .filter(|(key, _)| may_close(key))
-            .flat_map(|(key, of_key)| of_key.iter().map(move |slot| (key, slot)));
-        let idle = all.filter_map(|(key, slot)| Some((slot.unused_since()?, key.clone(), slot.id)));
+        let all = slots.by_key.iter();
+        let all = all.flat_map(|(key, of_key)| of_key.iter().map(move |slot| (key, slot)));
+        let open = all.filter(|(_, slot)| slot.connection.get().is_some_and(&may_close));
+        let idle =
+            open.filter_map(|(key, slot)| Some((slot.unused_since()?, key.clone(), slot.id)));
         let (_, key, id) = idle.min_by_key(|(since, ..)| *since)?;
         slots.remove(&key, id)
     }
@@ -301,7 +298,7 @@ impl<C> Slots<C> {
 
 impl<C> Lease<C> {
     /// Returns the place of the connection, which the first call fills.
-    pub(crate) fn cell(&self) -> &OnceCell<C> {
+    pub(crate) fn cell(&self) -> &Arc<OnceCell<C>> {
         &self.connection
     }
 
@@ -309,6 +306,12 @@ impl<C> Lease<C> {
     /// it. Other calls that use it now are not affected.
     pub(crate) fn set_key(&self, key: &PoolKey) {
         lock(&self.slots).set_key(&self.key, self.id, key);
+    }
+
+    /// Removes the connection from the pool. It is closed after its last call.
+    pub(crate) fn discard(&self) {
+        let removed = lock(&self.slots).remove(&self.key, self.id);
+        drop(removed); // not under the lock
     }
 
     /// Keeps calls that want to be alone away from the connection for a while, because its server may still ask about
@@ -351,7 +354,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use bowline::exchange::request_digest;
+
     use super::*;
+
+    fn capabilities(text: &str) -> Option<Digest> {
+        Some(request_digest(text, None))
+    }
 
     fn open(pool: &Pool<u32>, sharing: Sharing, number: u32) -> Lease<u32> {
         let lease = pool.lease(PoolKey::default(), sharing, |_| true);
@@ -418,16 +427,14 @@ mod tests {
     #[test]
     fn a_connection_with_another_key_is_found_by_it_and_given_back_by_all_its_calls() {
         let pool = Pool::new(4);
-        let lease = |capabilities: &str| {
-            let capabilities = capabilities.into();
-            let principal = None;
+        let lease = || {
             let key = PoolKey {
-                principal,
-                capabilities,
+                principal: None,
+                capabilities: capabilities("{}"),
             };
             pool.lease(key, Sharing::Shared, |_| true)
         };
-        let calls = [lease("{}"), lease("{}")];
+        let calls = [lease(), lease()];
         calls[0].cell().set(1).unwrap();
 
         calls
@@ -436,7 +443,7 @@ mod tests {
 
         let later = open(&pool, Sharing::Shared, 2);
         assert_eq!(later.get(), Some(&1));
-        assert_eq!(lease("{}").get(), None);
+        assert_eq!(lease().get(), None);
         drop(later);
         assert!(pool.take_idle(Instant::now()).is_empty());
         drop(calls);
@@ -446,9 +453,9 @@ mod tests {
     #[test]
     fn a_connection_does_not_get_a_key_that_has_another_connection() {
         let pool = Pool::new(4);
-        let (shared, own) = (PoolKey::default(), "own".into());
+        let shared = PoolKey::default();
         let own = PoolKey {
-            capabilities: own,
+            capabilities: capabilities("own"),
             ..shared.clone()
         };
         let _shared = open(&pool, Sharing::Shared, 1);
@@ -467,10 +474,10 @@ mod tests {
         let pool = Pool::new(4);
         let keys = [("ada", "{}"), ("ada", r#"{"roots":{}}"#), ("eve", "{}")];
 
-        for (number, (principal, capabilities)) in keys.into_iter().enumerate() {
+        for (number, (principal, declared)) in keys.into_iter().enumerate() {
             let key = PoolKey {
                 principal: Some(principal.into()),
-                capabilities: capabilities.into(),
+                capabilities: capabilities(declared),
             };
             let lease = pool.lease(key, Sharing::Shared, |_| true);
             assert_eq!(lease.get(), None);
@@ -502,6 +509,21 @@ mod tests {
         let next = pool.lease(PoolKey::default(), Sharing::Shared, |number| *number != 1);
 
         assert_eq!(next.get(), None);
+    }
+
+    #[test]
+    fn a_discarded_connection_is_replaced_and_given_back_by_its_calls() {
+        let pool = Pool::new(1);
+        let calls = [
+            open(&pool, Sharing::Shared, 1),
+            open(&pool, Sharing::Shared, 1),
+        ];
+
+        calls[0].discard();
+
+        assert_eq!(open(&pool, Sharing::Shared, 2).get(), Some(&2));
+        drop(calls);
+        assert_eq!(open(&pool, Sharing::Shared, 3).get(), Some(&2));
     }
 
     #[test]

@@ -41,6 +41,12 @@ impl PrincipalConnections {
     }
 }
 
+impl PrincipalConnection {
+    pub(crate) fn principal(&self) -> &str {
+        &self.principal
+    }
+}
+
 impl Drop for PrincipalConnection {
     fn drop(&mut self) {
         let mut counts = self.counts.lock();

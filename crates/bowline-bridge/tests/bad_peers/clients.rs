@@ -1,18 +1,22 @@
 //! Clients that open too much, and go without a word.
 
+use std::io;
 use std::sync::Arc;
+use std::task::{self, Poll};
 use std::time::Duration;
 
+use bowline::ErrorCode;
 use bowline::exchange::{
     Caller, Channel, ConnectionState, Dialect, Notification, NotificationSink, Outcome, Principal,
     Request, Responder as _,
 };
 use bowline::prelude::*;
-use bowline::testing::{ResourceCounts, eventually};
+use bowline::testing::{ResourceCounts, ScriptedPeer, eventually, scripted_peer};
 use bowline::types::SubscriptionFilter;
-use bowline::wire;
-use bowline_bridge::Bridge;
+use bowline::wire::{self, Message, Received, Wire};
+use bowline_bridge::{Bridge, Target};
 use serde_json::json;
+use tokio::sync::mpsc;
 
 use crate::scripted::{LEGACY, MODERN, bridge, builder, over_http, text, user};
 
@@ -113,6 +117,103 @@ async fn a_principal_whose_clients_declare_ever_other_capabilities_leaves_connec
     assert!(refused.message.contains(what), "{refused:?}");
     assert!(first_upstream.receive_to_end().await.is_empty());
     assert_eq!(bridge.usage().connections, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_declares_too_much_gets_no_connection_that_would_keep_it() {
+    let (bridge, upstreams) = bridge();
+
+    let refused = call_as(&bridge, "ada", &"x".repeat(64 * 1024)).await;
+
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::INVALID_PARAMS);
+    let what = "exceeds the limit of 65536 bytes";
+    assert!(refused.message.contains(what), "{refused:?}");
+    assert!(upstreams.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_not_read_from_does_not_delay_the_connection_of_others() {
+    let (bridge, mut upstreams) = bridge();
+    let mut stalled = Box::pin(call_as(&bridge, "ada", "same"));
+    // Polled until it connects, and never again.
+    let polled = tokio::time::timeout(Duration::ZERO, &mut stalled).await;
+    assert!(polled.is_err());
+
+    let other = bridge.clone();
+    let other = tokio::spawn(async move { call_as(&other, "ada", "same").await });
+    let mut upstream = upstreams.accept().await;
+    upstream.expect("tools/call").await.answer(text("done"));
+
+    other.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_counts_until_it_is_closed() {
+    let (sender, mut events) = mpsc::unbounded_channel();
+    let (peers, mut upstreams) = mpsc::unbounded_channel();
+    let target = Target::new("slow to close", move |_| {
+        let (wire, peer) = scripted_peer();
+        let _ = (sender.send("opened"), peers.send(peer));
+        let closed = sender.clone();
+        let wire = SlowToClose { wire, closed };
+        Ok(Client::from_wire(wire).protocol_version(LEGACY))
+    });
+    let bridge = Bridge::builder(target).max_connections(1).build();
+    let mut kept = Vec::new();
+
+    for capability in ["first", "second"] {
+        let bridge = bridge.clone();
+        let call = tokio::spawn(async move { call_as(&bridge, "ada", capability).await });
+        let mut upstream: ScriptedPeer = upstreams.recv().await.unwrap();
+        upstream
+            .accept_handshake(LEGACY, json!({"tools": {}}))
+            .await;
+        upstream.expect("tools/call").await.answer(text("done"));
+        call.await.unwrap().unwrap();
+        kept.push(upstream);
+    }
+
+    let mut seen = Vec::new();
+    while let Ok(event) = events.try_recv() {
+        seen.push(event);
+    }
+    assert_eq!(seen, ["opened", "closed", "opened"]);
+}
+
+/// A wire to a server that does not end when it is told to.
+struct SlowToClose<W> {
+    wire: W,
+    closed: mpsc::UnboundedSender<&'static str>,
+}
+
+impl<W> Drop for SlowToClose<W> {
+    fn drop(&mut self) {
+        // Fails if the test has ended.
+        let _ = self.closed.send("closed");
+    }
+}
+
+impl<W: Wire> Wire for SlowToClose<W> {
+    fn poll_receive(&mut self, cx: &mut task::Context<'_>) -> Poll<Received> {
+        self.wire.poll_receive(cx)
+    }
+
+    fn poll_ready(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        self.wire.poll_ready(cx)
+    }
+
+    fn send(&mut self, message: &Message) {
+        self.wire.send(message);
+    }
+
+    fn poll_flush(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        self.wire.poll_flush(cx)
+    }
+
+    fn poll_close(&mut self, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
 }
 
 /// Makes a call as a modern client without a connection that declares an experimental capability.

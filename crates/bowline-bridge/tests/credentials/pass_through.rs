@@ -79,6 +79,20 @@ async fn with_pass_through_each_principal_is_known_by_its_own_token() {
 }
 
 #[tokio::test]
+async fn a_connection_with_another_token_takes_the_place_of_an_idle_one_of_the_same_principal() {
+    let (url, _heads) = start_upstream("2025-11-25").await;
+    let bridge = Bridge::builder(target_of(&url, json!({"passThrough": true})));
+    let bridge = bridge.max_principal_connections(1).build();
+    let front_url = serve_guarded(&bridge).await;
+
+    for token in ["ada.editor.use.1", "ada.shell.use.1"] {
+        let client = connect(&front_url, "2026-07-28", &Presented::new(token)).await;
+
+        assert_eq!(whoami(&client).await, format!("Bearer {token}"));
+    }
+}
+
+#[tokio::test]
 async fn a_renewed_token_is_used_from_the_next_request_on() {
     for (front, back) in pairs() {
         let (url, heads) = start_upstream(back).await;

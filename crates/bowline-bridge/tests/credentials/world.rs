@@ -10,7 +10,7 @@ use bowline::http::legacy::Legacy;
 use bowline::prelude::*;
 use bowline_auth::server::{AccessToken, Claims, ResourceServer, TokenVerifier, VerifyError};
 use bowline_bridge::credentials::Credentials;
-use bowline_bridge::{Bridge, BridgeConfig, FrontToken};
+use bowline_bridge::{Bridge, BridgeConfig, FrontToken, Target};
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request, request};
 use serde_json::{Value, json};
@@ -160,13 +160,15 @@ pub(crate) async fn start_upstream(version: &'static str) -> (String, Heads) {
 
 /// Returns a bridge to the server of a configuration: its URL, and our settings for it.
 pub(crate) fn bridge_to(url: &str, settings: Value) -> Bridge {
+    Bridge::new(target_of(url, settings))
+}
+
+/// Returns how the server of a configuration is reached.
+pub(crate) fn target_of(url: &str, settings: Value) -> Target {
     let text = json!({"mcpServers": {"up": {"url": url, "bridge": settings}}}).to_string();
     let config = BridgeConfig::from_json(&text).unwrap();
-    Bridge::new(
-        Credentials::new()
-            .target(config.get("up").unwrap())
-            .unwrap(),
-    )
+    let target = Credentials::new().target(config.get("up").unwrap());
+    target.unwrap()
 }
 
 /// Serves a bridge that requires tokens, and keeps them; returns its URL.

@@ -94,6 +94,10 @@ impl Stamper {
             envelope: modern::envelope(caller),
             merged: None,
         };
+        // A client whose requests are forwarded may have another large caller in each of them.
+        if new.envelope.as_bytes().len() > MAX_META_LEN {
+            return new;
+        }
         recent.truncate(MAX_CALLERS - 1);
         recent.insert(0, new.clone());
         new
@@ -132,7 +136,7 @@ fn with_meta(params: &Params, old: &Json, new: &Json) -> Json {
 /// The number of callers whose envelopes are cached.
 const MAX_CALLERS: usize = 8;
 
-/// The maximum length of a `_meta` of a request that is remembered, in bytes.
+/// The maximum length of an envelope and of a `_meta` of a request that are remembered, in bytes.
 const MAX_META_LEN: usize = 4096;
 
 #[cfg(test)]
@@ -165,6 +169,21 @@ mod tests {
         assert!(!first[0].contains("other") && first[2].contains("other"));
         assert!(!first[0].contains("alert") && then.contains("alert"));
     }
+
+    #[test]
+    fn a_large_caller_is_not_kept_in_memory() {
+        let stamper = Stamper::default();
+        let mut large = Caller::new(Dialect::LATEST);
+        let name = "x".repeat(MAX_META_LEN);
+        large.implementation = Some(Implementation::new(name.clone(), "1"));
+        let request = Request::new("ping", Json::empty_object(), large.into());
+
+        let params = stamper.stamp(&request).params.unwrap();
+
+        assert!(params.as_str().contains(&name));
+        assert_eq!(Arc::strong_count(&request.caller), 1);
+    }
+
     #[test]
     fn the_envelopes_of_the_last_eight_callers_are_encoded_once() {
         let stamper = Stamper::default();

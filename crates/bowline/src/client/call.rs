@@ -25,10 +25,10 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
 
 use super::cache_policy::CacheMode;
+use super::cannot_have_run;
 use super::extension_call::Completing;
 use super::input_requests::{HostAnswers, retry_pause};
 use super::known_tools::{ArgumentHeaders, PageSource, ValidationStatus};
-use super::remembered_version::cannot_have_run;
 use super::request_builder::with_log_level;
 use super::structured;
 use super::{Client, ExtensionCall, ExtensionResult};

@@ -82,6 +82,7 @@ mod schema;
 mod schema;
 
 mod remembered_version;
+pub(crate) use remembered_version::cannot_have_run;
 
 mod cache;
 pub use cache::{Cache, CacheEntry, CacheKey, CacheOwner, MemoryCache};

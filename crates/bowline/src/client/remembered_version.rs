@@ -108,7 +108,7 @@ impl Client {
 }
 
 /// Returns whether the error proves that the server did not run the request.
-pub(super) fn cannot_have_run(error: &Error) -> bool {
+pub(crate) fn cannot_have_run(error: &Error) -> bool {
     match error {
         Error::Rpc(error) => matches!(
             error.code,

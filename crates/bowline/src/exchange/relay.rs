@@ -15,6 +15,7 @@ use bowline_types::{
 };
 
 use super::{Answer, CallOptions, Channel, Context, Exchange, ExchangeEvent};
+use crate::client::cannot_have_run;
 use crate::{Error, Result};
 
 /// An exchange with one server (the *upstream*) on behalf of a request of another client (the *front*).
@@ -72,6 +73,8 @@ pub struct Relay {
     /// The token that the upstream was sent.
     upstream_token: Option<ProgressToken>,
     is_answered: bool,
+    /// Whether it was answered with an error that proves that the request did not run.
+    is_refused: bool,
     /// Why the front that waited last was cancelled.
     cancel_reason: Option<String>,
 }
@@ -101,6 +104,7 @@ impl Relay {
             method,
             upstream_token,
             is_answered: false,
+            is_refused: false,
             cancel_reason: None,
         }
     }
@@ -142,6 +146,14 @@ impl Relay {
         }
     }
 
+    /// Returns whether the upstream has refused the request in a way that proves that it did not run: it does not know
+    /// the version, the headers or the method, or has no endpoint for it. Then it may be sent again, for example in the
+    /// version that the server has now.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
     /// Cancels the request and sends the reason to the upstream. Does nothing if it was answered.
     pub fn cancel(mut self, reason: impl Into<String>) {
         self.cancel_exchange(Some(reason.into()));
@@ -152,7 +164,10 @@ impl Relay {
             return Err(Error::misuse("the relay was answered before"));
         };
         let event = exchange.next_event().await;
-        self.is_answered = matches!(event, ExchangeEvent::Answered(_));
+        if let ExchangeEvent::Answered(answer) = &event {
+            self.is_answered = true;
+            self.is_refused = answer.as_ref().is_err_and(cannot_have_run);
+        }
         Ok(event)
     }
 

@@ -8,6 +8,7 @@ use bowline::{ErrorCode, RpcError};
 
 use super::super::entry::BASE_BYTES;
 use super::*;
+use crate::upstream::caller_bytes;
 
 /// A table with one principal, one request and a clock.
 pub(super) struct TestTable {
@@ -35,7 +36,7 @@ impl TestTable {
 
     pub(super) fn open(&mut self) -> Serial {
         let caller = self.caller.clone();
-        self.table.open(self.principal.clone(), caller)
+        self.table.open(self.principal.clone(), caller, 0)
     }
 
     pub(super) fn ask(&mut self, serial: Serial) -> Result<QuestionKey, QuestionRefusal> {
@@ -369,10 +370,38 @@ fn a_call_over_budget_ends_and_may_have_run_unless_it_was_reserved() {
     assert_eq!(it.table.reserve(third), Ok(()));
 }
 
+/// Returns what a call without a question is charged with.
+fn base_bytes() -> usize {
+    let it = TestTable::new(ParkSettings::default());
+    BASE_BYTES + caller_bytes(&it.caller)
+}
+
+#[test]
+fn a_retry_whose_client_declares_too_much_is_refused_and_changes_nothing() {
+    let mut it = TestTable::new(ParkSettings {
+        max_bytes_each: base_bytes() + 100,
+        ..ParkSettings::default()
+    });
+    let (serial, key) = it.parked();
+    let (small, used) = (it.caller.clone(), it.table.used());
+    let experimental = Arc::make_mut(&mut it.caller)
+        .capabilities
+        .experimental
+        .get_or_insert_default();
+    experimental.insert("x".repeat(200), Default::default());
+
+    let refused = it.retry(serial, 1, &[key]);
+    assert_eq!(refused, Err(Refusal::TooManyCalls(Sent::Yes)));
+    assert_eq!(it.table.used(), used);
+
+    it.caller = small;
+    assert!(it.retry(serial, 1, &[key]).is_ok());
+}
+
 #[test]
 fn an_outcome_over_budget_is_replaced_by_an_error_that_says_so() {
     let mut it = TestTable::new(ParkSettings {
-        max_bytes_each: BASE_BYTES + 100,
+        max_bytes_each: base_bytes() + 100,
         ..ParkSettings::default()
     });
     let (serial, key) = it.parked();
@@ -395,7 +424,7 @@ fn an_outcome_over_budget_is_replaced_by_an_error_that_says_so() {
 #[test]
 fn a_question_over_budget_is_refused_while_the_call_is_parked() {
     let mut it = TestTable::new(ParkSettings {
-        max_bytes_each: BASE_BYTES + 60,
+        max_bytes_each: base_bytes() + 60,
         ..ParkSettings::default()
     });
     let (serial, key) = it.parked();

@@ -150,7 +150,11 @@ pub(super) struct TestCall {
 }
 
 pub(super) fn open(calls: &ParkedCalls<FakeUpstream>) -> TestCall {
-    let call = calls.open_call(&request(&json!({})), &ada());
+    open_for(calls, &request(&json!({})))
+}
+
+pub(super) fn open_for(calls: &ParkedCalls<FakeUpstream>, request: &Request) -> TestCall {
+    let call = calls.open_call(request, &ada());
     let (upstream, events, log) = FakeUpstream::new();
     TestCall {
         host: call.host_side(),

@@ -7,6 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bowline::exchange::{InputKind, Outcome, RawInputRequest};
+use serde_json::json;
 use tokio::time::{Instant, advance};
 
 use super::fake::*;
@@ -66,6 +67,29 @@ async fn a_retry_answers_the_question_and_gets_the_result_of_the_same_call() {
     assert_eq!(retry.await.unwrap(), Ok(result()));
     assert_eq!(it.log.ends(), ["answered"]);
     assert_eq!(it.calls.used(), Usage::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_charged_for_its_request_and_refused_if_that_is_too_large() {
+    let calls = parked_calls(ParkSettings {
+        max_bytes_each: 200_000,
+        ..ParkSettings::default()
+    });
+    let large = request(&json!({"arguments": {"text": "x".repeat(100_000)}}));
+    let (first, second) = (open_for(&calls, &large), open_for(&calls, &large));
+    let questions = [&first, &second].map(|it| tokio::spawn(it.host.question(elicitation())));
+
+    let (_, keys) = input_required(run_front(first.call, first.upstream).await);
+    let used = calls.used();
+    let refused = run_front(second.call, second.upstream).await;
+
+    assert_eq!(keys, ["q1"]);
+    assert!(used.bytes > 100_000, "{used:?}");
+    let why = r#"-32603 too many parked calls {"mayHaveRun":true,"reason":"tooManyParkedCalls"}"#;
+    assert_eq!(refusal(refused), why);
+    assert_eq!(second.log.ends(), ["too many parked calls"]);
+    assert_eq!(calls.used(), used);
+    drop(questions);
 }
 
 #[tokio::test(start_paused = true)]
