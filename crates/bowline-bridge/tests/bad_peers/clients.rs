@@ -216,6 +216,15 @@ impl<W: Wire> Wire for SlowToClose<W> {
     }
 }
 
+#[test]
+fn a_limit_beyond_every_machine_is_accepted() {
+    let (builder, _upstreams) = builder();
+
+    let bridge = builder.max_connections(usize::MAX).build();
+
+    assert_eq!(bridge.usage().connections, 0);
+}
+
 /// Makes a call as a modern client without a connection that declares an experimental capability.
 async fn call_as(bridge: &Bridge, name: &str, capability: &str) -> Outcome {
     let mut caller = Caller::new(Dialect::of(MODERN).unwrap());
