@@ -225,11 +225,56 @@ fn a_limit_beyond_every_machine_is_accepted() {
     assert_eq!(bridge.usage().connections, 0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_task_that_no_client_asks_for_keeps_its_connection_for_its_time_to_live() {
+    let (bridge, mut upstreams) = bridge();
+    let mut caller = Caller::new(Dialect::of(MODERN).unwrap());
+    let extensions = caller.capabilities.extensions.get_or_insert_default();
+    extensions.insert(
+        "io.modelcontextprotocol/tasks".to_owned(),
+        Default::default(),
+    );
+    let called = bridge.clone();
+    let call = tokio::spawn(async move { call_with(&called, "ada", caller).await });
+    let mut upstream = upstreams.next().await;
+    let tasks = json!({"requests": {"tools": {"call": {}}}});
+    let offered = json!({"tools": {}, "tasks": tasks});
+    upstream.accept_handshake(LEGACY, offered).await;
+    let execution = json!({"taskSupport": "required"});
+    let tool = json!({"name": "wait", "inputSchema": {"type": "object"}, "execution": execution});
+    let listed = json!({"tools": [tool]});
+    upstream.expect("tools/list").await.answer(listed);
+    let times = json!("2026-01-01T00:00:00Z");
+    let task = json!({
+        "taskId": "7", "status": "working", "ttl": 120_000, "createdAt": times, "lastUpdatedAt": times,
+    });
+    upstream
+        .expect("tools/call")
+        .await
+        .answer(json!({"task": task}));
+    let created = call.await.unwrap().unwrap();
+    assert!(
+        created.as_str().contains(r#""resultType":"task""#),
+        "{created:?}"
+    );
+
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(bridge.usage().requests, 1);
+    tokio::time::sleep(Duration::from_secs(180)).await;
+
+    assert_eq!(bridge.usage().requests, 0);
+}
+
 /// Makes a call as a modern client without a connection that declares an experimental capability.
 async fn call_as(bridge: &Bridge, name: &str, capability: &str) -> Outcome {
     let mut caller = Caller::new(Dialect::of(MODERN).unwrap());
     let experimental = caller.capabilities.experimental.get_or_insert_default();
     experimental.insert(capability.to_owned(), Default::default());
+    call_with(bridge, name, caller).await
+}
+
+/// Makes a call as a modern client without a connection.
+async fn call_with(bridge: &Bridge, name: &str, caller: Caller) -> Outcome {
     let params = json!({"name": "wait", "arguments": {}});
     let request = Request::new("tools/call", bowline::Json::from(params), Arc::new(caller));
     let cx = Context::new(1.into(), &request, Arc::new(NoConnection));
