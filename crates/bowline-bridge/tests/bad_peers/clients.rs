@@ -1,7 +1,7 @@
 //! Clients that open too much, and go without a word.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{self, Poll};
 use std::time::Duration;
 
@@ -10,13 +10,17 @@ use bowline::exchange::{
     Caller, Channel, ConnectionState, Dialect, Notification, NotificationSink, Outcome, Principal,
     Request, Responder as _,
 };
+use bowline::http::client::HyperClient;
+use bowline::http::legacy::Legacy;
 use bowline::prelude::*;
-use bowline::testing::{ResourceCounts, ScriptedPeer, eventually, scripted_peer};
+use bowline::testing::{PipeConnector, ResourceCounts, ScriptedPeer, eventually, scripted_peer};
 use bowline::types::SubscriptionFilter;
 use bowline::wire::{self, Message, Received, Wire};
 use bowline_bridge::{Bridge, Target};
 use serde_json::json;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::scripted::{LEGACY, MODERN, bridge, builder, over_http, text, user};
 
@@ -312,6 +316,43 @@ async fn legacy_clients_that_vanish_without_a_word_make_room_for_others() {
     }
 
     assert!(bridge.usage().connections <= 4, "{:?}", bridge.usage());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_call_of_a_legacy_client_whose_stream_is_cut_ends_after_the_orphan_timeout() {
+    let (bridge, mut upstreams) = bridge();
+    let orphan_timeout = Duration::from_secs(20);
+    let legacy = Legacy::sessions().orphan_timeout(orphan_timeout);
+    let service = bridge.http().legacy(legacy);
+    let (connections, is_cut) = (
+        Arc::new(Mutex::new(JoinSet::new())),
+        watch::Sender::new(false),
+    );
+    let (accepted, cut) = (connections.clone(), is_cut.subscribe());
+    let connector = PipeConnector::with(move |far| {
+        let service = service.clone();
+        // A client that is cut off cannot come back either.
+        if !*cut.borrow() {
+            let serve = async move { service.serve_connection(far).await };
+            accepted.lock().unwrap().spawn(serve);
+        }
+    });
+    let http = HyperClient::with_connector(connector);
+    let connect = Client::connect("http://localhost/mcp").http_client(http);
+    let connect = tokio::spawn(connect.protocol_version(LEGACY).into_future());
+    let mut upstream = upstreams.accept().await;
+    let client = connect.await.unwrap().unwrap();
+    let _call = tokio::spawn(client.call_tool("wait", ()).start());
+    let id = upstream.expect("tools/call").await.hold();
+
+    is_cut.send_replace(true);
+    *connections.lock().unwrap() = JoinSet::new();
+    let cut_at = Instant::now();
+    upstream.expect_cancel(&id).await;
+
+    let waited = cut_at.elapsed();
+    let limits = orphan_timeout..2 * orphan_timeout;
+    assert!(limits.contains(&waited), "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]
