@@ -400,8 +400,8 @@ impl BridgeBuilder {
         self
     }
 
-    /// Sets how many connections to the server there are in all; each may be a process. 100 by default. A request that
-    /// needs one more closes an idle one, or is refused.
+    /// Sets how many connections to the server there are in all; each may be a process. 100 by default, 16,777,216 at
+    /// most. A request that needs one more closes an idle one, or is refused.
     pub fn max_connections(mut self, max: usize) -> Self {
         self.upstream.max_connections = max;
         self

@@ -1,14 +1,16 @@
 //! A server behind a URL is replaced by one of the other era while clients use it.
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 use std::sync::{Arc, Mutex};
 
-use bowline::client::{ClientBuilder, EraCache};
+use bowline::client::{ClientBuilder, EraCache, Host};
 use bowline::exchange::{Dialect, Dialects};
 use bowline::http::HttpService;
 use bowline::http::client::HyperClient;
 use bowline::http::legacy::Legacy;
 use bowline::prelude::*;
 use bowline::testing::PipeConnector;
+use bowline::types::ElicitResult;
 use bowline_bridge::{Bridge, Target};
 use tokio::task::JoinSet;
 
@@ -31,10 +33,9 @@ impl Deployment {
         PipeConnector::with(move |far| {
             let mut current = deployment.0.lock().unwrap();
             let service = current.0.clone();
-            current.1.spawn(async move {
-                // Fails if the connection is closed in the middle of a request.
-                let _ = service.serve_connection(far).await;
-            });
+            current
+                .1
+                .spawn(async move { service.serve_connection(far).await });
         })
     }
 
@@ -50,7 +51,13 @@ impl Deployment {
 }
 
 fn server(name: &'static str) -> Server {
-    Server::new(name, "1.0.0").tool(Tool::new("name", move || async move { name }))
+    let can_ask = async |cx: Context| {
+        let declared = &cx.caller().capabilities;
+        declared.elicitation.is_some().to_string()
+    };
+    Server::new(name, "1.0.0")
+        .tool(Tool::new("name", move || async move { name }))
+        .tool(Tool::new("can_ask", can_ask))
 }
 
 fn modern() -> HttpService {
@@ -100,4 +107,25 @@ async fn a_server_that_becomes_legacy_and_modern_again_is_reached_by_clients_of_
         assert_eq!(name(&client, 1).await, "modern", "{version}");
         assert_eq!(name(&client, 0).await, "modern", "{version}");
     }
+}
+
+#[tokio::test]
+async fn a_server_that_becomes_legacy_is_told_the_capabilities_of_each_client() {
+    let deployment = Deployment::new(modern());
+    let bridge = Bridge::new(deployment.target());
+    let host = Host::new().elicitation(async |_| ElicitResult::accept(serde_json::json!({})));
+    let asked = client(&bridge, "2026-07-28").host(host).await.unwrap();
+    let silent = client(&bridge, "2026-07-28").await.unwrap();
+    for client in [&asked, &silent] {
+        assert_eq!(name(client, 0).await, "modern");
+    }
+
+    deployment.replace(legacy());
+
+    let both = tokio::join!(
+        asked.call_tool("can_ask", ()),
+        silent.call_tool("can_ask", ())
+    );
+    assert_eq!(both.0.unwrap().text(), "true");
+    assert_eq!(both.1.unwrap().text(), "false");
 }

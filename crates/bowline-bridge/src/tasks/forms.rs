@@ -1,5 +1,7 @@
 //! The forms of tasks in both eras, as text: members that the bridge does not know are kept.
 
+use std::time::Duration;
+
 use bowline::exchange::dialect::Tasks;
 use bowline::exchange::{Dialect, Params};
 use bowline::types::legacy_tasks::{TaskStatus, TaskSupport};
@@ -102,6 +104,12 @@ pub(super) fn with_task(params: &Params, task: Option<Json>) -> Json {
 pub(super) fn status(task: &Json) -> Result<TaskStatus, RpcError> {
     let status = member(task, "status").and_then(|status| status.decode().ok());
     status.ok_or_else(|| RpcError::internal("the server returned a task without a known status"))
+}
+
+/// Returns how long the server keeps a task of either form; `None` if it does not say so, or without a limit.
+pub(super) fn time_to_live(task: &Json) -> Option<Duration> {
+    let ttl = member(task, "ttl").or_else(|| member(task, "ttlMs"))?;
+    ttl.decode().ok().map(Duration::from_millis)
 }
 
 /// Returns the result of a call that became a task in 2025-11-25, in the form of the extension; `None` if it is not one.

@@ -85,7 +85,7 @@ async fn call(
     let Some((id, created)) = forms::created_to_legacy(&result) else {
         return keep_answered(&scope, request, &result);
     };
-    scope.add(&id.into(), lease, request.caller.dialect);
+    scope.add(&id.into(), &result, lease, request.caller.dialect);
     Ok(created)
 }
 

@@ -82,7 +82,7 @@ pub(crate) fn convert_answer(
         // The server has answered at once.
         return Ok(result);
     };
-    scope.add(&id.into(), lease, request.caller.dialect);
+    scope.add(&id.into(), &created, lease, request.caller.dialect);
     Ok(created)
 }
 
@@ -132,7 +132,7 @@ async fn has_legacy_tasks(connection: &UpstreamConnection, request: &Request) ->
 async fn get(task: &TaskRequest<'_>, request: &Request) -> Outcome {
     let found = read(task).await?;
     let status = forms::status(&found)?;
-    let open = (task.scope).add(&task.id, &task.lease, request.caller.dialect);
+    let open = (task.scope).add(&task.id, &found, &task.lease, request.caller.dialect);
     match status {
         TaskStatus::Working => Ok(forms::to_modern(&found).to_json()),
         TaskStatus::Cancelled => {

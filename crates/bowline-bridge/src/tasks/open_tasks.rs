@@ -87,11 +87,7 @@ impl OpenTasks {
         };
         let mut tasks = self.lock();
         let mut removed = vec![tasks.insert(key, entry)];
-        while tasks.len() > MAX_TASKS || kept_bytes(&tasks) > MAX_KEPT_BYTES {
-            let oldest = tasks.iter().min_by_key(|(_, entry)| entry.last_used);
-            let Some(oldest) = oldest.map(|(key, _)| key.clone()) else {
-                break;
-            };
+        while let Some(oldest) = displaced(&tasks) {
             removed.push(tasks.remove(&oldest));
         }
         drop(tasks);
@@ -103,12 +99,38 @@ impl OpenTasks {
     }
 }
 
-fn kept_bytes(tasks: &BTreeMap<TaskKey, Entry>) -> usize {
-    let results = tasks.values().map(|entry| match &*entry.task {
-        OpenTask::Answered { result, .. } => result.as_bytes().len(),
-        OpenTask::OfServer(_) => 0,
-    });
-    results.sum()
+/// Returns the task that is forgotten next if there are too many: the oldest of the principal that has the most, so that
+/// nobody loses a task because of the tasks of others.
+fn displaced(tasks: &BTreeMap<TaskKey, Entry>) -> Option<TaskKey> {
+    let mut by_principal = BTreeMap::<_, (usize, usize)>::new();
+    let (mut all, mut all_bytes) = (0, 0);
+    for (key, entry) in tasks {
+        let bytes = entry.kept_bytes();
+        let (count, sum) = by_principal.entry(&key.principal).or_default();
+        (*count, *sum) = (*count + 1, *sum + bytes);
+        (all, all_bytes) = (all + 1, all_bytes + bytes);
+    }
+    let by_principal = by_principal.into_iter();
+    let most = if all > MAX_TASKS {
+        by_principal.max_by_key(|(_, (count, _))| *count)
+    } else if all_bytes > MAX_KEPT_BYTES {
+        by_principal.max_by_key(|(_, (_, bytes))| *bytes)
+    } else {
+        None
+    };
+    let (principal, _) = most?;
+    let of_principal = tasks.iter().filter(|(key, _)| key.principal == *principal);
+    let oldest = of_principal.min_by_key(|(_, entry)| entry.last_used);
+    oldest.map(|(key, _)| key.clone())
+}
+
+impl Entry {
+    fn kept_bytes(&self) -> usize {
+        match &*self.task {
+            OpenTask::Answered { result, .. } => result.as_bytes().len(),
+            OpenTask::OfServer(_) => 0,
+        }
+    }
 }
 
 impl TaskScope {
@@ -146,13 +168,16 @@ impl TaskScope {
         Some(task.lease.clone())
     }
 
-    /// Adds a task of a server, unless it is known.
+    /// Adds a task of a server, in the form of either era, unless it is known. Its connection is kept for it as long as
+    /// the server keeps the task.
     pub(super) fn add(
         &self,
         id: &Arc<str>,
+        task: &Json,
         lease: &Arc<ConnectionLease>,
         client: &'static Dialect,
     ) -> Arc<OpenTask> {
+        let keep = forms::time_to_live(task).map_or(KEEP, |ttl| ttl.clamp(MIN_KEEP, KEEP));
         if let Some(known) = self.find(id) {
             return known;
         }
@@ -168,7 +193,7 @@ impl TaskScope {
             _registered: registered,
             waiter: Mutex::default(),
         }));
-        self.tasks.insert(self.key(id), task.clone(), KEEP);
+        self.tasks.insert(self.key(id), task.clone(), keep);
         task
     }
 
@@ -250,11 +275,48 @@ pub(super) fn random_text() -> Result<String, RpcError> {
     Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
 }
 
-/// How many tasks are known for one connection of the front, or for all clients without one.
+/// How many tasks are known for one connection of the front, or for all clients without one. Principals share them.
 const MAX_TASKS: usize = 1000;
 /// How many bytes their results have that the bridge keeps.
 const MAX_KEPT_BYTES: usize = 64 * 1024 * 1024;
-/// How long a task that no client asks for is known.
+/// How long a task that no client asks for is known at most.
 const KEEP: Duration = Duration::from_secs(24 * 60 * 60);
+/// The same, if the server keeps it for a shorter time: it may not have ended then.
+const MIN_KEEP: Duration = Duration::from_secs(60);
 /// The same, after it has finished.
 const KEEP_FINISHED: Duration = Duration::from_secs(10 * 60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Target;
+    use crate::upstream::UpstreamSettings;
+
+    #[test]
+    fn a_principal_with_many_tasks_does_not_displace_those_of_others() {
+        let tasks = Arc::<OpenTasks>::default();
+        let upstream = Upstream::new(
+            Target::http("http://localhost"),
+            UpstreamSettings::default(),
+        );
+        let scope = |principal: &str| TaskScope {
+            tasks: tasks.clone(),
+            upstream: upstream.id(),
+            principal: Some(principal.into()),
+        };
+        let (ada, bob) = (scope("ada"), scope("bob"));
+        let add = |scope: &TaskScope, id: &str| {
+            scope.add_answered(&id.into(), Json::null(), &Json::null(), KEEP);
+        };
+        add(&bob, "first");
+
+        for number in 0..MAX_TASKS {
+            add(&ada, &number.to_string());
+        }
+
+        assert!(bob.find(&"first".into()).is_some());
+        assert!(ada.find(&"0".into()).is_none());
+        assert!(ada.find(&"1".into()).is_some());
+        assert_eq!(tasks.lock().len(), MAX_TASKS);
+    }
+}

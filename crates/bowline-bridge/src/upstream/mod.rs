@@ -116,6 +116,17 @@ impl Default for UpstreamSettings {
     }
 }
 
+impl UpstreamSettings {
+    /// A semaphore, which counts the connections, panics for a limit that is larger than any machine needs.
+    fn clamped(mut self) -> Self {
+        self.max_connections = self.max_connections.min(MOST_CONNECTIONS);
+        self
+    }
+}
+
+/// More connections than a machine has ports, processes or file descriptors for.
+const MOST_CONNECTIONS: usize = 1 << 24;
+
 /// A server behind the bridge.
 pub(crate) struct Upstream {
     id: UpstreamId,
@@ -150,6 +161,7 @@ pub(crate) struct Upstream {
 impl Upstream {
     pub(crate) fn new(target: Target, settings: UpstreamSettings) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
+        let settings = settings.clamped();
         Arc::new_cyclic(|this| Self {
             id: UpstreamId(NEXT.fetch_add(1, Ordering::Relaxed)),
             target,
@@ -187,7 +199,7 @@ impl Upstream {
 
     /// Replaces the settings. The limit of all connections, `max_connections`, stays.
     pub(crate) fn set_settings(&self, settings: UpstreamSettings) {
-        *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings;
+        *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings.clamped();
         self.pool.set_max_each(settings.max_connections_each);
     }
 
@@ -363,21 +375,21 @@ impl Upstream {
     }
 
     /// Converts the error of a connection that could not be opened. A timeout is a failure of the transport here: a
-    /// server that does not answer `initialize` answers nothing.
+    /// server that does not answer `initialize` answers nothing. So is an error of the server: each attempt may start a
+    /// process.
     fn open_failed(&self, attempt: Attempt, error: &Error) -> RpcError {
         let is_failure = !matches!(error, Error::Unauthorized { .. } | Error::Misuse { .. });
         self.failed(attempt, error, is_failure)
     }
 
     fn failed(&self, attempt: Attempt, error: &Error, is_failure: bool) -> RpcError {
-        if let Error::Rpc(error) = error {
-            self.succeeded();
-            return error.clone();
-        }
         let what = describe(error);
         if is_failure {
             let mut breaker = self.breaker();
             breaker.failed(attempt, Instant::now(), what.clone());
+        }
+        if let Error::Rpc(error) = error {
+            return error.clone();
         }
         let name = self.name();
         let data = serde_json::json!({"upstream": name, "reason": "upstreamFailed"});

@@ -1,7 +1,7 @@
 //! Clients that open too much, and go without a word.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{self, Poll};
 use std::time::Duration;
 
@@ -10,13 +10,17 @@ use bowline::exchange::{
     Caller, Channel, ConnectionState, Dialect, Notification, NotificationSink, Outcome, Principal,
     Request, Responder as _,
 };
+use bowline::http::client::HyperClient;
+use bowline::http::legacy::Legacy;
 use bowline::prelude::*;
-use bowline::testing::{ResourceCounts, ScriptedPeer, eventually, scripted_peer};
+use bowline::testing::{PipeConnector, ResourceCounts, ScriptedPeer, eventually, scripted_peer};
 use bowline::types::SubscriptionFilter;
 use bowline::wire::{self, Message, Received, Wire};
 use bowline_bridge::{Bridge, Target};
 use serde_json::json;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::scripted::{LEGACY, MODERN, bridge, builder, over_http, text, user};
 
@@ -216,11 +220,65 @@ impl<W: Wire> Wire for SlowToClose<W> {
     }
 }
 
+#[test]
+fn a_limit_beyond_every_machine_is_accepted() {
+    let (builder, _upstreams) = builder();
+
+    let bridge = builder.max_connections(usize::MAX).build();
+
+    assert_eq!(bridge.usage().connections, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_no_client_asks_for_keeps_its_connection_for_its_time_to_live() {
+    let (bridge, mut upstreams) = bridge();
+    let mut caller = Caller::new(Dialect::of(MODERN).unwrap());
+    let extensions = caller.capabilities.extensions.get_or_insert_default();
+    extensions.insert(
+        "io.modelcontextprotocol/tasks".to_owned(),
+        Default::default(),
+    );
+    let called = bridge.clone();
+    let call = tokio::spawn(async move { call_with(&called, "ada", caller).await });
+    let mut upstream = upstreams.next().await;
+    let tasks = json!({"requests": {"tools": {"call": {}}}});
+    let offered = json!({"tools": {}, "tasks": tasks});
+    upstream.accept_handshake(LEGACY, offered).await;
+    let execution = json!({"taskSupport": "required"});
+    let tool = json!({"name": "wait", "inputSchema": {"type": "object"}, "execution": execution});
+    let listed = json!({"tools": [tool]});
+    upstream.expect("tools/list").await.answer(listed);
+    let times = json!("2026-01-01T00:00:00Z");
+    let task = json!({
+        "taskId": "7", "status": "working", "ttl": 120_000, "createdAt": times, "lastUpdatedAt": times,
+    });
+    upstream
+        .expect("tools/call")
+        .await
+        .answer(json!({"task": task}));
+    let created = call.await.unwrap().unwrap();
+    assert!(
+        created.as_str().contains(r#""resultType":"task""#),
+        "{created:?}"
+    );
+
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(bridge.usage().requests, 1);
+    tokio::time::sleep(Duration::from_secs(180)).await;
+
+    assert_eq!(bridge.usage().requests, 0);
+}
+
 /// Makes a call as a modern client without a connection that declares an experimental capability.
 async fn call_as(bridge: &Bridge, name: &str, capability: &str) -> Outcome {
     let mut caller = Caller::new(Dialect::of(MODERN).unwrap());
     let experimental = caller.capabilities.experimental.get_or_insert_default();
     experimental.insert(capability.to_owned(), Default::default());
+    call_with(bridge, name, caller).await
+}
+
+/// Makes a call as a modern client without a connection.
+async fn call_with(bridge: &Bridge, name: &str, caller: Caller) -> Outcome {
     let params = json!({"name": "wait", "arguments": {}});
     let request = Request::new("tools/call", bowline::Json::from(params), Arc::new(caller));
     let cx = Context::new(1.into(), &request, Arc::new(NoConnection));
@@ -258,6 +316,43 @@ async fn legacy_clients_that_vanish_without_a_word_make_room_for_others() {
     }
 
     assert!(bridge.usage().connections <= 4, "{:?}", bridge.usage());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_call_of_a_legacy_client_whose_stream_is_cut_ends_after_the_orphan_timeout() {
+    let (bridge, mut upstreams) = bridge();
+    let orphan_timeout = Duration::from_secs(20);
+    let legacy = Legacy::sessions().orphan_timeout(orphan_timeout);
+    let service = bridge.http().legacy(legacy);
+    let (connections, is_cut) = (
+        Arc::new(Mutex::new(JoinSet::new())),
+        watch::Sender::new(false),
+    );
+    let (accepted, cut) = (connections.clone(), is_cut.subscribe());
+    let connector = PipeConnector::with(move |far| {
+        let service = service.clone();
+        // A client that is cut off cannot come back either.
+        if !*cut.borrow() {
+            let serve = async move { service.serve_connection(far).await };
+            accepted.lock().unwrap().spawn(serve);
+        }
+    });
+    let http = HyperClient::with_connector(connector);
+    let connect = Client::connect("http://localhost/mcp").http_client(http);
+    let connect = tokio::spawn(connect.protocol_version(LEGACY).into_future());
+    let mut upstream = upstreams.accept().await;
+    let client = connect.await.unwrap().unwrap();
+    let _call = tokio::spawn(client.call_tool("wait", ()).start());
+    let id = upstream.expect("tools/call").await.hold();
+
+    is_cut.send_replace(true);
+    *connections.lock().unwrap() = JoinSet::new();
+    let cut_at = Instant::now();
+    upstream.expect_cancel(&id).await;
+
+    let waited = cut_at.elapsed();
+    let limits = orphan_timeout..2 * orphan_timeout;
+    assert!(limits.contains(&waited), "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use bowline::Client;
 use bowline::types::LoggingLevel;
 use bowline::wire::Lines;
+use bowline::{Client, ErrorCode};
 use bowline_bridge::{Bridge, Target};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
@@ -61,6 +61,34 @@ async fn a_server_that_exits_at_once_is_tried_again_at_growing_intervals() {
     }
 
     // 0, 0, 0.5, 1.5, 3.5, 7.5, 15.5, 31.5 s, and so on.
+    assert!((7..=9).contains(&attempts), "{attempts} attempts");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_initialize_is_tried_again_at_growing_intervals() {
+    let (bridge, mut upstreams) = bridge();
+    let client = over_http(&bridge.http(), MODERN).await.unwrap();
+    let started = Instant::now();
+    let mut attempts = 0;
+
+    while started.elapsed() < Duration::from_secs(60) {
+        let mut call = tokio::spawn(client.call_tool("echo", ()).start());
+        tokio::select! {
+            mut upstream = upstreams.next() => {
+                attempts += 1;
+                let initialize = upstream.expect("initialize").await;
+                initialize.answer_error(ErrorCode(-32000), "no licence");
+                let error = call.await.unwrap().unwrap_err().to_string();
+                assert!(error.contains("no licence"), "{error}");
+            }
+            refused = &mut call => {
+                let error = refused.unwrap().unwrap_err().to_string();
+                assert!(error.contains("no licence"), "{error}");
+                tokio::time::advance(Duration::from_millis(100)).await;
+            }
+        }
+    }
+
     assert!((7..=9).contains(&attempts), "{attempts} attempts");
 }
 

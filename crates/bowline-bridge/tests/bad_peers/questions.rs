@@ -4,12 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline::client::{ClientBuilder, Host};
-use bowline::testing::{HandlerCounter, ScriptedPeer, scripted_peer};
-use bowline::types::ElicitResult;
-use bowline::{Client, wire};
+use bowline::client::{ClientBuilder, EraCache, Host};
+use bowline::exchange::Dialects;
+use bowline::http::HttpService;
+use bowline::http::client::HyperClient;
+use bowline::http::legacy::Legacy;
+use bowline::prelude::*;
+use bowline::testing::{HandlerCounter, PipeConnector, ScriptedPeer, scripted_peer};
+use bowline::types::{ElicitResult, Root};
+use bowline::wire;
+use bowline_bridge::{Bridge, Target};
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Barrier, Notify};
 use tokio::time::Instant;
 
 use crate::scripted::{
@@ -129,6 +135,127 @@ async fn questions_of_two_clients_with_one_principal_do_not_cross() {
         let reply = call.await.unwrap().unwrap();
         assert_eq!(reply.text(), format!("\"{name}\" is \"{name}\""));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_is_refused_if_more_calls_than_connections_may_be_meant() {
+    let (bridge, mut upstreams) = bridge();
+    let service = bridge.http();
+    let client = over_http(&service, MODERN).host(bystander());
+    let client = client.await.unwrap();
+    let calls: Vec<_> = (0..5)
+        .map(|_| tokio::spawn(client.call_tool("greet", ()).start()))
+        .collect();
+    let mut peers = Vec::new();
+    for _ in 0..4 {
+        peers.push(upstreams.accept().await);
+    }
+
+    // The fifth call shares one of the four connections.
+    let mut held = Vec::new();
+    for (index, peer) in peers.iter_mut().enumerate() {
+        held.push((index, peer.expect("tools/call").await.hold()));
+    }
+    let shared = &mut peers[0];
+    held.push((0, shared.expect("tools/call").await.hold()));
+    shared.send_json(&elicitation("whose"));
+    let refusal = shared.next_message().await;
+
+    assert_eq!(refusal["id"], "whose");
+    assert_eq!(refusal["error"]["code"], -32603, "{refusal}");
+    assert!(upstreams.is_empty());
+    for (index, id) in held {
+        peers[index].answer(id, text("done"));
+    }
+    for call in calls {
+        assert_eq!(call.await.unwrap().unwrap().text(), "done");
+    }
+}
+
+/// A legacy server over HTTP whose tool asks for a name once two calls of it run.
+fn legacy_http_server() -> HttpService {
+    let both = Arc::new(Barrier::new(2));
+    let greet = move |cx: Context| {
+        let both = both.clone();
+        async move {
+            both.wait().await;
+            let name: Name = cx.elicit("name", "Who are you?").await?;
+            Ok::<_, ToolError>(format!("hello {}", name.name))
+        }
+    };
+    let server = Server::new("greeter", "1.0.0").tool(Tool::new("greet", greet));
+    let service = server.http().legacy(Legacy::sessions());
+    service.versions(Dialects::only(|dialect| dialect.version == LEGACY))
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Name {
+    name: String,
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_questions_of_two_calls_on_one_connection_over_http_reach_their_clients() {
+    for front in [MODERN, LEGACY] {
+        let (upstream, eras) = (legacy_http_server(), EraCache::new());
+        let target = Target::new("greeter", move |_| {
+            let http = HyperClient::with_connector(PipeConnector::to(&upstream));
+            let connect = Client::connect("http://localhost/mcp").http_client(http);
+            Ok(connect.era_cache(&eras))
+        });
+        let bridge = Bridge::builder(target.stateless()).max_connections_each(1);
+        let service = bridge.build().http();
+        let names = ["Ada", "Bea"];
+        let clients = names.map(|name| over_http(&service, front).host(user(name)));
+        let [ada, bea] = clients.map(ClientBuilder::into_future);
+        let clients = tokio::try_join!(ada, bea).unwrap();
+
+        let replies = tokio::join!(
+            clients.0.call_tool("greet", ()),
+            clients.1.call_tool("greet", ())
+        );
+
+        assert_eq!(replies.0.unwrap().text(), "hello Ada", "{front}");
+        assert_eq!(replies.1.unwrap().text(), "hello Bea", "{front}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_the_roots_of_a_legacy_client_reaches_a_legacy_server() {
+    let (bridge, mut upstreams) = bridge();
+    let (near, far) = wire::memory();
+    tokio::spawn(bridge.wire().serve(far));
+    let host = Host::new()
+        .roots(async || vec![Root::new("file:///project")])
+        .roots_list_changed();
+    let connect = Client::from_wire(near).protocol_version(LEGACY).host(host);
+    let connecting = tokio::spawn(connect.into_future());
+    let mut upstream = upstreams.accept().await;
+    let client = connecting.await.unwrap().unwrap();
+
+    client.roots_changed().unwrap();
+
+    let changed = "notifications/roots/list_changed";
+    upstream.expect_notification(changed).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_request_of_a_modern_server_for_the_roots_reaches_a_legacy_client() {
+    let list = async |cx: Context| {
+        let roots = cx.roots().await?.roots;
+        let uris = roots.iter().map(|root| root.uri.to_string());
+        Ok::<_, ToolError>(uris.collect::<Vec<_>>().join(" "))
+    };
+    let server = Server::new("lister", "1.0.0").tool(Tool::new("list", list));
+    let target = Target::new("lister", move |_| {
+        Ok(Client::in_process(&server).protocol_version(MODERN))
+    });
+    let host = Host::new().roots(async || vec![Root::new("file:///project")]);
+    let connect = over_http(&Bridge::new(target).http(), LEGACY).host(host);
+    let client = connect.await.unwrap();
+
+    let reply = client.call_tool("list", ()).await.unwrap();
+
+    assert_eq!(reply.text(), "file:///project");
 }
 
 #[tokio::test(start_paused = true)]
