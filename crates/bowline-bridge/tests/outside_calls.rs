@@ -11,18 +11,23 @@ use bowline_bridge::{Bridge, Target};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
 
-/// A server of 2025-11-25 that asks for the roots when it is initialized, and whose tool `roots` returns the answer.
-async fn serve(pipe: DuplexStream) -> std::io::Result<()> {
+/// A server of 2025-11-25 that asks for the roots when it first receives `asks_at`, and whose tool `roots` returns the
+/// answer.
+async fn serve(pipe: DuplexStream, asks_at: &'static str) -> std::io::Result<()> {
     let (read, mut write) = tokio::io::split(pipe);
     let mut lines = BufReader::new(read).lines();
     let mut roots = Value::Null;
+    let mut question = Some(json!({"jsonrpc": "2.0", "id": "roots", "method": "roots/list"}));
     while let Some(line) = lines.next_line().await? {
         let message: Value = serde_json::from_str(&line)?;
         let id = &message["id"];
+        if message["method"] == asks_at
+            && let Some(question) = question.take()
+        {
+            write.write_all(format!("{question}\n").as_bytes()).await?;
+        }
         let sent = match message["method"].as_str() {
-            Some("notifications/initialized") => {
-                json!({"jsonrpc": "2.0", "id": "roots", "method": "roots/list"})
-            }
+            Some("notifications/initialized") => continue,
             Some(method) => match result_of(method, &roots) {
                 Some(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
                 None => {
@@ -55,15 +60,17 @@ fn result_of(method: &str, roots: &Value) -> Option<Value> {
     })
 }
 
-fn bridge() -> Bridge {
-    let target = Target::new("roots", |_| {
+fn bridge(asks_at: &'static str) -> Bridge {
+    let target = Target::new("roots", move |_| {
         let (ours, theirs) = tokio::io::duplex(4096);
-        tokio::spawn(serve(theirs));
+        tokio::spawn(serve(theirs, asks_at));
         let (read, write) = tokio::io::split(ours);
         Ok(Client::from_wire(Lines::new(read, write)))
     });
     Bridge::new(target)
 }
+
+const INITIALIZED: &str = "notifications/initialized";
 
 fn host() -> Host {
     Host::new().roots(async || vec![Root::new("file:///project")])
@@ -71,7 +78,7 @@ fn host() -> Host {
 
 #[tokio::test(start_paused = true)]
 async fn a_modern_client_is_asked_before_its_next_call_is_sent() {
-    let client = Client::in_process(&bridge())
+    let client = Client::in_process(&bridge(INITIALIZED))
         .protocol_version("2026-07-28")
         .host(host());
     let client = client.await.unwrap();
@@ -84,7 +91,7 @@ async fn a_modern_client_is_asked_before_its_next_call_is_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_for_roots_outlives_a_call_that_is_answered_first() {
-    let client = Client::in_process(&bridge())
+    let client = Client::in_process(&bridge("tools/call"))
         .protocol_version("2026-07-28")
         .host(host());
     let client = client.await.unwrap();
@@ -109,7 +116,7 @@ async fn a_legacy_client_is_asked_at_once() {
         let (read, write) = tokio::io::split(pipe);
         Lines::new(read, write)
     };
-    tokio::spawn(bridge().wire().serve(lines(theirs)));
+    tokio::spawn(bridge(INITIALIZED).wire().serve(lines(theirs)));
     let asked = Arc::new(tokio::sync::Notify::new());
     let notify = asked.clone();
     let host = Host::new().roots(move || {

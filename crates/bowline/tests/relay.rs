@@ -370,6 +370,22 @@ async fn relay_error(front: &Front, error: RpcError) -> Result<Answer, Error> {
     relay.answer(&front.cx).await
 }
 
+#[tokio::test]
+async fn a_request_is_refused_if_the_error_proves_that_it_did_not_run() {
+    let front = Front::new(1, "tools/call", json!({"name": "x"}));
+    for (code, expected) in [(-32022, true), (-32601, true), (-32602, false), (7, false)] {
+        let mut upstream = Upstream::legacy().await;
+        let mut relay = upstream.open(&front.request);
+        let call = upstream.server.expect("tools/call").await;
+        call.answer_error(ErrorCode(code), "no");
+
+        assert!(!relay.is_refused());
+        relay.answer(&front.cx).await.unwrap_err();
+
+        assert_eq!(relay.is_refused(), expected, "{code}");
+    }
+}
+
 fn rpc_error(answer: Result<Answer, Error>) -> RpcError {
     match answer {
         Err(Error::Rpc(error)) => error,
