@@ -100,7 +100,7 @@ impl OpenTasks {
 }
 
 /// Returns the task that is forgotten next if there are too many: the oldest of the principal that has the most, so that
-/// nobody loses a task because of the tasks of others.
+/// no principal loses a task because of the tasks of others.
 fn displaced(tasks: &BTreeMap<TaskKey, Entry>) -> Option<TaskKey> {
     let mut by_principal = BTreeMap::<_, (usize, usize)>::new();
     let (mut all, mut all_bytes) = (0, 0);

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn connections_close_even_if_nobody_waits_for_them_any_more() {
+    async fn connections_close_even_if_their_end_is_not_awaited_any_more() {
         let closing = ClosingConnections::default();
         let (exit, exited) = oneshot::channel::<()>();
         let (closed, is_closed) = oneshot::channel();
