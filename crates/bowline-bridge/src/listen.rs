@@ -32,6 +32,7 @@ pub(crate) async fn listen(upstream: &Upstream, request: Request, cx: &Context) 
     };
     let mut answer = pin!(answer);
     let answer = tokio::select! {
+        biased; // the answer first: it ends the subscription
         answer = &mut answer => answer,
         () = pass_unsolicited(connection.channel().unsolicited(), &outlet, cx) => answer.await,
     };

@@ -194,6 +194,7 @@ async fn ask(
     let question = question
         .ok_or_else(|| RpcError::internal("the task asks a question of an unknown method"))?;
     tokio::select! {
+        biased; // the answer first: it is sent even if the question is withdrawn at this moment
         // An error is that of the client, which cannot be passed on. The question stays open.
         answer = ask_in(cx, question) => {
             let params = forms::answer_params(&task.id, key, &answer?);
