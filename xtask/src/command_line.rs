@@ -31,7 +31,10 @@ pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
         Ok(Command::Pictures { only }) => {
             reported("pictures", pictures::run(&workspace_root(), &only))
         }
-        Ok(Command::Symbols(mode)) => reported("symbols", symbols::run(&workspace_root(), mode)),
+        Ok(Command::Symbols { mode, folder }) => reported(
+            "symbols",
+            symbols::run(&workspace_root(), mode, folder.as_deref()),
+        ),
         Ok(Command::Msrv) => reported("msrv", msrv::run(&workspace_root())),
         Ok(Command::Semver { baseline }) => reported(
             "semver",
@@ -75,26 +78,42 @@ enum Command {
     Usage,
     Ci(ci::CiOptions),
     Tidy,
-    Mutants { only: Vec<String> },
-    Sweep { options: Vec<String> },
+    Mutants {
+        only: Vec<String>,
+    },
+    Sweep {
+        options: Vec<String>,
+    },
     Api(api::ApiMode),
     Typos,
     Otel,
     Deny,
     Docs,
     Package(package::PackageMode),
-    Pictures { only: Vec<String> },
-    Symbols(symbols::SymbolsMode),
+    Pictures {
+        only: Vec<String>,
+    },
+    Symbols {
+        mode: symbols::SymbolsMode,
+        folder: Option<String>,
+    },
     Msrv,
-    Semver { baseline: Option<String> },
+    Semver {
+        baseline: Option<String>,
+    },
     Conformance,
-    Bench { words: Vec<String> },
+    Bench {
+        words: Vec<String>,
+    },
     Counts(bench::CountsMode),
     Cluster(cluster::ClusterOptions),
     Crash(crash::CrashOptions),
     Hunt(hunt::HuntOptions),
     Interop(interop::Peers),
-    Fuzz { target: String, seconds: u64 },
+    Fuzz {
+        target: String,
+        seconds: u64,
+    },
 }
 
 impl Command {
@@ -130,9 +149,22 @@ impl Command {
             "pictures" => Ok(Self::Pictures {
                 only: rest.to_vec(),
             }),
-            "symbols" if rest.is_empty() => Ok(Self::Symbols(symbols::SymbolsMode::Write)),
-            "symbols" if rest == ["--check"] => Ok(Self::Symbols(symbols::SymbolsMode::Check)),
-            "symbols" => Err("`symbols` takes only `--check`".to_owned()),
+            "symbols" => {
+                let (mode, rest) = match rest.split_first() {
+                    Some((first, rest)) if first == "--check" => {
+                        (symbols::SymbolsMode::Check, rest)
+                    }
+                    _ => (symbols::SymbolsMode::Write, rest),
+                };
+                match rest {
+                    [] => Ok(Self::Symbols { mode, folder: None }),
+                    [folder] => Ok(Self::Symbols {
+                        mode,
+                        folder: Some(folder.clone()),
+                    }),
+                    _ => Err("`symbols` takes only `--check` and a folder".to_owned()),
+                }
+            }
             "msrv" if rest.is_empty() => Ok(Self::Msrv),
             "msrv" => Err("`msrv` takes no arguments".to_owned()),
             "semver" if rest.len() <= 1 => Ok(Self::Semver {
@@ -207,8 +239,9 @@ Usage: cargo xtask <command>
   package [--build]                  packages the published crates, and builds them from their packages
   pictures [NAME]… [FOLDER/]         terminal sessions of the command for the guide, as SVG (tmux); of a program in
                                      FOLDER, or of one that is built
-  symbols [--check]                  the order of functions in the command, for the linker (valgrind), or whether it is
-                                     still that of this compiler and these dependencies
+  symbols [--check] [FOLDER]         the order of functions in the command, for the linker (valgrind), or whether it is
+                                     still that of this compiler and these dependencies; of a program in FOLDER, or
+                                     of one that is built
   msrv                               builds with the oldest supported Rust, if it is installed
   semver [REVISION]                  the public API against that of a revision, or of the last release
   mutants [NAME]…                    planted bugs; the test of each must fail

@@ -28,14 +28,20 @@ pub(crate) enum SymbolsMode {
     Write,
 }
 
-/// Builds the command, and writes or checks the file.
-pub(crate) fn run(root: &Path, mode: SymbolsMode) -> io::Result<bool> {
-    let mut build = process::cargo(root);
-    build.args(["build", "--release", "--package", "bowline-cli"]);
-    if !process::run(&mut build)? {
-        return Ok(false);
-    }
-    let bowline = process::target_folder(root).join("release/bowline");
+/// Writes or checks the file, for the command in `folder`, or for one that is built.
+pub(crate) fn run(root: &Path, mode: SymbolsMode, folder: Option<&str>) -> io::Result<bool> {
+    let folder = match folder {
+        Some(folder) => fs::canonicalize(folder)?,
+        None => {
+            let mut build = process::cargo(root);
+            build.args(["build", "--release", "--package", "bowline-cli"]);
+            if !process::run(&mut build)? {
+                return Ok(false);
+            }
+            process::target_folder(root).join("release")
+        }
+    };
+    let bowline = folder.join("bowline");
     let file = root.join("crates/bowline-cli/symbols.txt");
     match mode {
         SymbolsMode::Write => write(&bowline, &file),
@@ -107,7 +113,9 @@ fn add_costs(profile: &str, costs: &mut BTreeMap<String, u64>) {
                 .rsplit(' ')
                 .next()
                 .and_then(|cost| cost.parse::<u64>().ok());
+            // Code without a symbol has an address and a space.
             let name = function.and_then(|id| names.get(id));
+            let name = name.filter(|name| !name.contains(' '));
             if let (false, Some(cost), Some(name)) = (is_call, cost, name) {
                 // Cycles have a number at the end.
                 let name = name.split('\'').next().unwrap_or(name);
