@@ -89,7 +89,7 @@ pub(crate) struct BridgeOptions {
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     timeout: Option<Duration>,
 
-    /// The key that seals what clients keep of calls that wait for an answer: `@FILE`, which is created if there is none,
+    /// The key that seals what clients keep of calls that wait for an answer: `@FILE`, created if missing,
     /// or `${NAME}`, an environment variable with 32 bytes in base64 or as 64 hexadecimal digits. With it, a client that
     /// continues such a call after a restart is told that the call was lost [default: a random one].
     #[arg(long, value_name = "KEY", value_parser = StateKeySource::parse, conflicts_with_all = ["config", "cluster"])]

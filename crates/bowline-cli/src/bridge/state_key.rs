@@ -16,7 +16,7 @@ use super::BoxError;
 pub(crate) enum StateKeySource {
     /// A text with `${NAME}`.
     Variable(String),
-    /// A file, which is created with a random key if there is none.
+    /// A file. A missing one is created with a random key.
     File(PathBuf),
 }
 
@@ -31,7 +31,7 @@ impl StateKeySource {
         }
     }
 
-    /// Reads the key, and creates its file if there is none. Runs on the calling thread.
+    /// Reads the key, and creates a missing file. Blocks the calling thread.
     pub(crate) fn sealer(&self) -> Result<Sealer, BoxError> {
         let text = match self {
             Self::Variable(text) => ServerConfig::expand(text, |name| std::env::var(name).ok())
