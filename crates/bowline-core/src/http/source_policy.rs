@@ -130,10 +130,14 @@ impl SourcePolicy {
 #[non_exhaustive]
 pub enum ForbiddenSource {
     /// The host is not allowed.
-    #[error("the host is not allowed; add it with `SourcePolicy::allow_host`")]
+    #[error(
+        "the host is not allowed; add it to the allowed hosts of the server (`SourcePolicy::allow_host`, `--allow-host`)"
+    )]
     Host,
     /// The origin is not allowed.
-    #[error("the origin is not allowed; add it with `SourcePolicy::allow_origin`")]
+    #[error(
+        "the origin is not allowed; add it to the allowed origins of the server (`SourcePolicy::allow_origin`, `--cors`)"
+    )]
     Origin,
 }
 

@@ -264,6 +264,35 @@ impl ServerConfig {
         self.client_with(|name| std::env::var(name).ok())
     }
 
+    /// Returns the command that starts this server, to add to it; `None` for a server at a URL.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Misuse`] that names the server and the member, if an environment variable is not set.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::client::ServersConfig;
+    ///
+    /// let config = ServersConfig::from_json(r#"{"mcpServers": {"files": {"command": "files-server"}}}"#)?;
+    /// let command = config.get("files").unwrap().to_command()?.unwrap();
+    /// let command = command.on_stderr(|line| eprintln!("files: {line}"));
+    /// # Ok::<(), bowline::Error>(())
+    /// ```
+    pub fn to_command(&self) -> Result<Option<Command>> {
+        let variable = |name: &str| std::env::var(name).ok();
+        Ok(match self.expanded_with(variable)?.target {
+            ServerTarget::Stdio {
+                command,
+                args,
+                env,
+                cwd,
+            } => Some(command_of(command, args, env, cwd)),
+            ServerTarget::Http { .. } => None,
+        })
+    }
+
     /// `variable` returns the value of an environment variable.
     fn client_with(&self, variable: impl Fn(&str) -> Option<String>) -> Result<ClientBuilder> {
         match self.expanded_with(variable)?.target {
@@ -272,16 +301,7 @@ impl ServerConfig {
                 args,
                 env,
                 cwd,
-            } => {
-                let mut started = Command::new(command).args(args);
-                for (name, value) in env {
-                    started = started.env(name, value);
-                }
-                if let Some(cwd) = cwd {
-                    started = started.current_dir(cwd);
-                }
-                Ok(Client::spawn(started))
-            }
+            } => Ok(Client::spawn(command_of(command, args, env, cwd))),
             ServerTarget::Http { url, headers } => {
                 let read = |(name, value): (&String, &String)| {
                     header(name, value).ok_or_else(|| {
@@ -345,6 +365,22 @@ impl fmt::Debug for ServerConfig {
             ServerTarget::Http { .. } => debug.field("type", &"http"),
         };
         debug.finish_non_exhaustive()
+    }
+}
+
+fn command_of(
+    command: String,
+    args: Vec<String>,
+    env: BTreeMap<String, String>,
+    cwd: Option<String>,
+) -> Command {
+    let mut started = Command::new(command).args(args);
+    for (name, value) in env {
+        started = started.env(name, value);
+    }
+    match cwd {
+        Some(cwd) => started.current_dir(cwd),
+        None => started,
     }
 }
 

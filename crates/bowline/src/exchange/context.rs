@@ -216,6 +216,31 @@ impl Context {
         meta.decode().ok()?
     }
 
+    /// Forgets the `_meta` of the request: [`meta`](Self::meta) returns `None` afterwards. For a responder that keeps the
+    /// context for work which outlives the request, since all params are kept with `_meta`, and may be large.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{Client, Context, Server, Tool};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> bowline::Result<()> {
+    /// let tool = Tool::new("import", async |cx: Context| {
+    ///     let before = cx.meta().is_some();
+    ///     cx.forget_meta();
+    ///     format!("{before} {}", cx.meta().is_some())
+    /// });
+    /// let client = Client::in_process(&Server::new("importer", "1.0.0").tool(tool)).await?;
+    /// let meta = serde_json::from_str(r#"{"com.example/batch": 7}"#).unwrap();
+    /// let reply = client.call_tool("import", ()).meta(meta).await?;
+    /// assert_eq!(reply.text(), "true false");
+    /// # Ok(()) }
+    /// ```
+    pub fn forget_meta(&self) {
+        *self.shared.params() = Json::empty_object().into();
+    }
+
     /// Returns the W3C trace context of the request, if its `_meta` has a valid one. With
     /// [telemetry](crate::telemetry) it is that of the span of the request, whose parent is the one in `_meta`.
     ///

@@ -243,6 +243,10 @@ impl LineSplitter {
         if end > MAX_COPIED_LINE {
             let mut line = self.buffer.split_to(end + 1);
             line.truncate(end);
+            if end > LARGE_LINE && self.buffer.len() <= MAX_READ {
+                // The rest would keep the memory of the line, and fill it with later ones.
+                self.buffer = BytesMut::from(&self.buffer[..]);
+            }
             return line.freeze();
         }
         let line = Bytes::copy_from_slice(&self.buffer[..end]);
@@ -297,7 +301,31 @@ impl LineSplitter {
 const DEFAULT_MAX_LINE: usize = 16 * 1024 * 1024;
 const HIGH_WATER: usize = 64 * 1024;
 const MIN_READ: usize = 16 * 1024;
+/// Memory for longer lines is not kept after them.
+const LARGE_LINE: usize = 1024 * 1024;
 /// Lines up to this length are copied out of the buffer.
 const MAX_COPIED_LINE: usize = MAX_READ / 2;
 /// The default capacity of a pipe on Linux.
 const MAX_READ: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_long_line_is_not_kept_after_it() {
+        let mut splitter = LineSplitter::new(16 * LARGE_LINE);
+        let line = vec![b'x'; 8 * LARGE_LINE];
+        splitter.buffer.extend_from_slice(&line);
+        splitter.buffer.extend_from_slice(b"\nnext");
+
+        let end = splitter.find_end().unwrap();
+        let taken = splitter.take_line(end);
+
+        assert_eq!(taken.len(), line.len());
+        drop(taken);
+        splitter.buffer.reserve(MAX_READ);
+        assert_eq!(splitter.buffer, b"next"[..]);
+        assert!(splitter.buffer.capacity() < LARGE_LINE);
+    }
+}
