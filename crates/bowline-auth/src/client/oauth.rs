@@ -31,8 +31,9 @@ use super::{Error, Result, Secret, SigningKey};
 ///
 /// # Cancel safety
 ///
-/// Calls that are refused at the same time share one authorization; dropping the last of them cancels it. A token
-/// refresh always runs to completion, because the server may already have invalidated the old refresh token.
+/// Calls that are refused at the same time share one authorization; dropping the last of them cancels it, unless it
+/// [outlives them](Self::outlive_calls). A token refresh always runs to completion, because the server may already have
+/// invalidated the old refresh token.
 ///
 /// # Examples
 ///
@@ -61,6 +62,8 @@ pub(crate) struct OAuthConfig {
     pub(crate) assertions: Option<Assertions>,
     pub(crate) store: Arc<dyn TokenStore>,
     pub(crate) prompt_timeout: Duration,
+    /// Whether a sign-in goes on when no call waits for it.
+    pub(crate) outlives_calls: bool,
     /// Distinguishes the credentials of several users of one server in the store.
     account: Option<String>,
     allows_plain_http: bool,
@@ -86,6 +89,7 @@ impl OAuth {
                 assertions: None,
                 store: Arc::new(MemoryStore::new()),
                 prompt_timeout: DEFAULT_PROMPT_TIMEOUT,
+                outlives_calls: false,
                 account: None,
                 allows_plain_http: false,
                 max_prompts: DEFAULT_PROMPTS,
@@ -308,6 +312,25 @@ impl OAuth {
         self
     }
 
+    /// Continues a sign-in when the last call that waits for it is dropped, up to the
+    /// [`prompt_timeout`](Self::prompt_timeout). The next call then finds the token.
+    ///
+    /// For programs whose callers wait for less time than a person needs to sign in, such as a bridge.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline_auth::client::{Loopback, OAuth};
+    ///
+    /// let oauth = OAuth::new("https://example.com/mcp")
+    ///     .user_agent(Loopback::new(|url| Ok(eprintln!("Open {url} in your browser."))))
+    ///     .outlive_calls();
+    /// ```
+    pub fn outlive_calls(mut self) -> Self {
+        self.config.outlives_calls = true;
+        self
+    }
+
     /// Allows authorization servers in private networks. By default only public addresses are allowed, and loopback
     /// addresses if the MCP server is on this machine.
     pub fn allow_private_addresses(mut self) -> Self {
@@ -330,7 +353,8 @@ impl OAuth {
     ///
     /// # Cancel safety
     ///
-    /// Cancels the authorization, unless a call waits for it too. A grant without a user runs to completion.
+    /// Cancels the authorization, unless a call waits for it too or it [outlives calls](Self::outlive_calls). A grant
+    /// without a user runs to completion.
     pub async fn authorize(&self) -> Result<(), Arc<Error>> {
         self.runtime()?.authorize().await
     }

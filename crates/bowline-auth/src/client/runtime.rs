@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! sign ──▶ refresh due? ───┐                        ┌─▶ no user involved: spawned, runs to completion
-//! 401 / 403 ──▶ answer ────┴─▶ join_or_start_flow ──┴─▶ user involved: dropped with the last waiting call
+//! 401 / 403 ──▶ answer ────┴─▶ join_or_start_flow ──┴─▶ user involved: dropped with the last waiting call, or spawned
 //! ```
 
 mod pending_authorization;
@@ -423,9 +423,9 @@ impl OAuthRuntime {
             future,
         });
         drop(state);
-        if self.is_automatic(intent) {
-            // The request may consume the refresh token, so the response must be stored even if no call waits. The
-            // timeouts of the requests bound this task.
+        if self.is_automatic(intent) || self.config.outlives_calls {
+            // A refresh may consume the refresh token, so the response must be stored even if no call waits. The timeouts
+            // of the requests and of the prompt bound this task.
             tokio::spawn(flow.clone());
         }
         (intent, flow)

@@ -154,6 +154,47 @@ async fn dropping_the_last_waiting_call_cancels_the_prompt() {
 }
 
 #[tokio::test]
+async fn a_prompt_that_outlives_its_calls_gives_the_next_one_a_token() {
+    let servers = FakeServers::default();
+    let user = ControlledUser::new(&servers);
+    let oauth = oauth(&servers).user_agent(user.browser()).outlive_calls();
+    let client = connect(&servers, oauth).await;
+    let call = tokio::spawn(client.call_tool("x", ()).start());
+    user.prompted().await;
+
+    call.abort();
+    assert!(call.await.unwrap_err().is_cancelled());
+    user.decide(Decision::Allow);
+    while servers.count("authorization_code") < 1 {
+        tokio::task::yield_now().await;
+    }
+    client.call_tool("x", ()).await.unwrap();
+
+    assert_eq!(user.prompts.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_prompt_that_outlives_its_calls_ends_at_its_timeout() {
+    let servers = FakeServers::default();
+    let user = ControlledUser::new(&servers);
+    let oauth = oauth(&servers).user_agent(user.browser()).outlive_calls();
+    let client = connect(&servers, oauth.prompt_timeout(Duration::from_secs(60))).await;
+    let call = tokio::spawn(client.call_tool("x", ()).start());
+    user.prompted().await;
+    call.abort();
+    assert!(call.await.unwrap_err().is_cancelled());
+    let after_call = user.open_windows.load(Ordering::SeqCst);
+
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(61)).await;
+    while user.open_windows.load(Ordering::SeqCst) > 0 {
+        tokio::task::yield_now().await;
+    }
+
+    assert_eq!(after_call, 1);
+}
+
+#[tokio::test]
 async fn a_dropped_call_does_not_lose_the_registration() {
     let servers = FakeServers::default();
     let user = ControlledUser::new(&servers);
