@@ -51,6 +51,7 @@ impl ToolCatalog {
         let mut tools = self.lock();
         let Some(known) = tools.get_mut(name) else {
             if let Some(headers) = headers
+                && name.len() <= MAX_NAME_BYTES
                 && tools.len() < MAX_TOOLS
             {
                 let known = KnownTool {
@@ -100,6 +101,8 @@ struct ListedTool<'a> {
 
 /// How many tools with mirrored arguments are remembered.
 const MAX_TOOLS: usize = 4096;
+/// The specification recommends at most 128 characters.
+const MAX_NAME_BYTES: usize = 1024;
 
 #[cfg(test)]
 mod tests {

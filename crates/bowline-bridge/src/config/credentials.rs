@@ -25,7 +25,7 @@ pub enum UpstreamCredentials {
     TokenExchange(TokenExchangeSettings),
 }
 
-/// The member `oauth` of a server. `Debug` omits the secret.
+/// The member `oauth` of a server. `Debug` omits the secrets.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OAuthSettings {
@@ -33,6 +33,9 @@ pub struct OAuthSettings {
     pub client_id: Option<String>,
     /// The client secret. `${NAME}` is replaced by an environment variable.
     pub client_secret: Option<String>,
+    /// The private key of the client in PEM (PKCS#8), in place of a secret. `${NAME}` is replaced by an environment
+    /// variable.
+    pub client_key: Option<String>,
     /// The authorization server where the client is registered, which alone gets the secret. Default: the first that the
     /// server names, so that the server must be trusted.
     pub issuer: Option<String>,
@@ -42,6 +45,9 @@ pub struct OAuthSettings {
     pub scopes: Vec<String>,
     /// Whether the client authorizes itself, without a user.
     pub client_credentials: bool,
+    /// Whether a server without metadata is its own authorization server, as in 2025-03-26. Such a server can make the
+    /// bridge send its secrets to any path on the host.
+    pub without_metadata: bool,
 }
 
 /// The member `tokenExchange` of a server. `Debug` omits the secret.
@@ -105,18 +111,23 @@ impl UpstreamCredentials {
         &mut self,
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<(), ConfigError> {
-        let (member, secret) = match self {
-            Self::OAuth(oauth) => ("bridge.oauth.clientSecret", &mut oauth.client_secret),
-            Self::TokenExchange(exchange) => (
+        let secrets = match self {
+            Self::OAuth(oauth) => vec![
+                ("bridge.oauth.clientSecret", &mut oauth.client_secret),
+                ("bridge.oauth.clientKey", &mut oauth.client_key),
+            ],
+            Self::TokenExchange(exchange) => vec![(
                 "bridge.tokenExchange.clientSecret",
                 &mut exchange.client_secret,
-            ),
-            Self::Headers | Self::PassThrough => return Ok(()),
+            )],
+            Self::Headers | Self::PassThrough => Vec::new(),
         };
-        if let Some(text) = secret {
-            let expanded = ServerConfig::expand(text, variable);
-            *text =
-                expanded.map_err(|error| ConfigError::new(error.to_string()).in_member(member))?;
+        for (member, secret) in secrets {
+            if let Some(text) = secret {
+                let expanded = ServerConfig::expand(text, variable);
+                *text = expanded
+                    .map_err(|error| ConfigError::new(error.to_string()).in_member(member))?;
+            }
         }
         Ok(())
     }
@@ -134,10 +145,12 @@ impl OAuthSettings {
         let settings = Self {
             client_id: reader.text("clientId")?,
             client_secret: reader.text("clientSecret")?,
+            client_key: reader.text("clientKey")?,
             issuer: reader.text("issuer")?,
             client_metadata_url: reader.text("clientMetadataUrl")?,
             scopes: reader.texts("scopes")?,
             client_credentials: reader.flag("clientCredentials")?.unwrap_or(false),
+            without_metadata: reader.flag("withoutMetadata")?.unwrap_or(false),
         };
         reader.finish()?;
         Ok(Some(settings))

@@ -122,7 +122,7 @@ fn value(random: &mut SplitMix64, depth: usize) -> Value {
     }
 }
 
-const SERVER_MEMBERS: [&str; 20] = [
+const SERVER_MEMBERS: [&str; 21] = [
     "prefix",
     "uris",
     "tools",
@@ -132,6 +132,7 @@ const SERVER_MEMBERS: [&str; 20] = [
     "pin",
     "shared",
     "maxConnections",
+    "maxConnectionsEach",
     "idleTimeout",
     "stale",
     "passThrough",

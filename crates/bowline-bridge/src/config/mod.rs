@@ -57,7 +57,7 @@ use crate::many::Names;
 ///     },
 ///     "search": {
 ///       "url": "https://search.example/mcp", "headers": {"X-Key": "${SEARCH_KEY}"},
-///       "bridge": {"maxConnections": 8, "stale": "omit"}
+///       "bridge": {"maxConnectionsEach": 8, "stale": "omit"}
 ///     }
 ///   }
 /// }
@@ -76,18 +76,19 @@ use crate::many::Names;
 /// | `rules` | array of `{"principals", "subjects", "scopes", "anonymous", "tools", "prompts", "resources"}` | | what the bridge offers to whom; `principals` and `subjects` are patterns, all `scopes` are required |
 /// | `pin` | path, or `{"file": path, "newTools": "pin"` or `"quarantine"}` | | pins the definitions of tools, see [`Pins`](crate::pins::Pins) |
 /// | `shared` | boolean | `false` | a stdio server is stateless: clients share its process |
-/// | `maxConnections` | count | 4 | connections for each principal with the same capabilities |
+/// | `maxConnections` | count | 100 | connections in all; each may be a process |
+/// | `maxConnectionsEach` | count | 4 | connections for each principal with the same capabilities |
 /// | `maxPrincipalConnections` | count | 50 | connections for each authenticated principal, with any capabilities |
 /// | `idleTimeout` | duration or `"never"` | `"5m"` | closes connections that are not used |
 /// | `stale` | `"show"`, `"omit"` | `"show"` | what lists contain while the server cannot be reached: what it offered last, or nothing |
 /// | `passThrough` | boolean | `false` | sends the client's access token to this server |
-/// | `oauth` | `true`, or `{"clientId", "clientSecret", "issuer", "clientMetadataUrl", "scopes", "clientCredentials"}` | | the bridge obtains tokens by OAuth |
+/// | `oauth` | `true`, or `{"clientId", "clientSecret", "clientKey", "issuer", "clientMetadataUrl", "scopes", "clientCredentials", "withoutMetadata"}` | | the bridge obtains tokens by OAuth |
 /// | `tokenExchange` | `{"tokenEndpoint", "clientId", "clientSecret", "audience", "resource", "scopes"}` | | the bridge exchanges the client's token (RFC 8693) |
-/// | `timeout` | duration or `"never"` | `"never"` | ends a request without an answer or notification in that time |
+/// | `timeout` | duration or `"never"` | `"1h"` | ends a request without an answer or notification in that time |
 /// | `listTimeout` | duration | `"5s"` | how long a merged list waits for this server |
 /// | `connectTimeout` | duration | `"30s"` | how long connecting may take |
 ///
-/// At most one of `passThrough`, `oauth`, `tokenExchange` and `headers.Authorization` is given. In `clientSecret`,
+/// At most one of `passThrough`, `oauth`, `tokenExchange` and `headers.Authorization` is given. In `clientSecret` and `clientKey`,
 /// variables are replaced as in `headers`.
 ///
 /// # `bridge` of the file
@@ -139,7 +140,8 @@ pub struct ConfigChanges {
     pub added: Vec<String>,
     /// The servers that are gone, or disabled now.
     pub removed: Vec<String>,
-    /// The servers whose connections must be opened anew: how they are reached or authorized has changed.
+    /// The servers whose connections must be opened anew: how they are reached or authorized has changed, or how many
+    /// they are in all.
     pub reconnected: Vec<String>,
     /// The servers with other settings that apply to open connections.
     pub adjusted: Vec<String>,
@@ -283,5 +285,8 @@ impl BridgeConfig {
 /// Returns whether the connections of one configuration can be used with the other.
 fn connects_alike(old: &UpstreamConfig, new: &UpstreamConfig) -> bool {
     let (a, b) = (old.settings(), new.settings());
-    old.server() == new.server() && a.credentials == b.credentials && a.shared == b.shared
+    let is_same_server = old.server() == new.server();
+    // The connections are counted against the limit that they were opened with.
+    let has_same_limit = a.max_connections == b.max_connections;
+    is_same_server && has_same_limit && a.credentials == b.credentials && a.shared == b.shared
 }

@@ -126,8 +126,8 @@ fn all_members_of_a_server_are_read() {
     let settings = upstream(
         r#"{
             "prefix": "p", "uris": ["x:*"], "pin": {"file": "pins.json", "newTools": "quarantine"}, "shared": true,
-            "maxConnections": 9, "maxPrincipalConnections": 12, "idleTimeout": "never", "stale": "omit", "timeout": "1m", "listTimeout": "1s",
-            "connectTimeout": "2s", "oauth": {"clientId": "i", "clientSecret": "${S}", "scopes": ["a"]}
+            "maxConnections": 30, "maxConnectionsEach": 9, "maxPrincipalConnections": 12, "idleTimeout": "never", "stale": "omit", "timeout": "1m", "listTimeout": "1s",
+            "connectTimeout": "2s", "oauth": {"clientId": "i", "clientSecret": "${S}", "clientKey": "${K}", "scopes": ["a"], "withoutMetadata": true}
         }"#,
     );
 
@@ -138,7 +138,11 @@ fn all_members_of_a_server_are_read() {
         (pin.file.to_str(), pin.new_tools),
         (Some("pins.json"), NewToolPolicy::Quarantine)
     );
-    assert_eq!((settings.shared, settings.max_connections.get()), (true, 9));
+    assert_eq!(
+        (settings.shared, settings.max_connections.get()),
+        (true, 30)
+    );
+    assert_eq!(settings.max_connections_each.get(), 9);
     assert_eq!(settings.max_principal_connections.get(), 12);
     assert_eq!(
         (settings.idle_timeout, settings.stale),
@@ -154,6 +158,8 @@ fn all_members_of_a_server_are_read() {
         (oauth.client_id.as_deref(), &oauth.scopes[..]),
         (Some("i"), &["a".to_owned()][..])
     );
+    assert_eq!(oauth.client_key.as_deref(), Some("${K}"));
+    assert!(oauth.without_metadata);
 }
 
 #[test]
@@ -201,7 +207,7 @@ fn a_server_has_one_way_to_be_authorized() {
 
 #[test]
 fn secrets_are_replaced_and_never_shown() {
-    let text = r#"{"mcpServers": {"one": {"url": "http://a/${S}", "bridge": {"oauth": {"clientSecret": "${S}"}}}}}"#;
+    let text = r#"{"mcpServers": {"one": {"url": "http://a/${S}", "bridge": {"oauth": {"clientSecret": "${S}", "clientKey": "${S}"}}}}}"#;
     let config = config(text);
     let one = config.get("one").unwrap();
 
@@ -211,6 +217,7 @@ fn secrets_are_replaced_and_never_shown() {
         panic!("{expanded:?}")
     };
     assert_eq!(oauth.client_secret.as_deref(), Some("s3cret"));
+    assert_eq!(oauth.client_key.as_deref(), Some("s3cret"));
     assert_eq!(expanded.server().url(), Some("http://a/s3cret"));
     assert!(!format!("{expanded:?}").contains("s3cret"));
     let text = text.replace("a/${S}", "a");
@@ -481,14 +488,14 @@ fn a_reload_touches_only_what_has_changed() {
     let old = config(
         r#"{"mcpServers": {
             "same": {"command": "a"}, "gone": {"command": "a"}, "off": {"command": "a"}, "on": {"command": "a", "disabled": true},
-            "moved": {"command": "a"}, "authorized": {"url": "http://a"}, "settings": {"command": "a"}
+            "moved": {"command": "a"}, "authorized": {"url": "http://a"}, "settings": {"command": "a"}, "limited": {"command": "a"}
         }}"#,
     );
     let new = config(
         r#"{"mcpServers": {
             "same": {"command": "a"}, "new": {"command": "a"}, "off": {"command": "a", "disabled": true}, "on": {"command": "a"},
             "moved": {"command": "b"}, "authorized": {"url": "http://a", "bridge": {"oauth": true}},
-            "settings": {"command": "a", "bridge": {"maxConnections": 2}}
+            "settings": {"command": "a", "bridge": {"maxConnectionsEach": 2}}, "limited": {"command": "a", "bridge": {"maxConnections": 2}}
         }}"#,
     );
 
@@ -496,7 +503,7 @@ fn a_reload_touches_only_what_has_changed() {
 
     assert_eq!(changes.added, ["new", "on"]);
     assert_eq!(changes.removed, ["gone", "off"]);
-    assert_eq!(changes.reconnected, ["authorized", "moved"]);
+    assert_eq!(changes.reconnected, ["authorized", "limited", "moved"]);
     assert_eq!(changes.adjusted, ["settings"]);
     assert_eq!(new.changes_from(&new), ConfigChanges::default());
 }

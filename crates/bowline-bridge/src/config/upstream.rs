@@ -35,8 +35,10 @@ pub struct UpstreamSettings {
     pub pin: Option<PinSettings>,
     /// Whether a stdio server is stateless, so that all clients may share its connections.
     pub shared: bool,
-    /// How many connections are opened for one principal with the same capabilities.
+    /// How many connections are opened in all; each may be a process.
     pub max_connections: NonZeroUsize,
+    /// How many connections are opened for one principal with the same capabilities.
+    pub max_connections_each: NonZeroUsize,
     /// How many connections are opened for one authenticated principal, with any capabilities.
     pub max_principal_connections: NonZeroUsize,
     /// After what time an unused connection is closed; `None` for never.
@@ -172,6 +174,8 @@ impl UpstreamSettings {
             pin: reader.read("pin", |value| PinSettings::read(value, directory))?,
             shared: reader.flag("shared")?.unwrap_or(default.shared),
             max_connections: (reader.count("maxConnections")?).unwrap_or(default.max_connections),
+            max_connections_each: (reader.count("maxConnectionsEach")?)
+                .unwrap_or(default.max_connections_each),
             max_principal_connections: (reader.count("maxPrincipalConnections")?)
                 .unwrap_or(default.max_principal_connections),
             idle_timeout: (reader.duration_or_never("idleTimeout")?)
@@ -201,11 +205,12 @@ impl Default for UpstreamSettings {
             pin: None,
             shared: false,
             max_connections: DEFAULT_CONNECTIONS,
+            max_connections_each: DEFAULT_CONNECTIONS_EACH,
             max_principal_connections: DEFAULT_PRINCIPAL_CONNECTIONS,
             idle_timeout: Some(Duration::from_secs(5 * 60)),
             stale: StalePolicy::Show,
             credentials: UpstreamCredentials::Headers,
-            timeout: None,
+            timeout: Some(Duration::from_secs(60 * 60)),
             list_timeout: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(30),
         }
@@ -276,13 +281,14 @@ fn check_misplaced(members: &Map<String, Value>) -> Result<(), ConfigError> {
 }
 
 /// Members of ours that no host has.
-const NOT_OF_HOSTS: [&str; 11] = [
+const NOT_OF_HOSTS: [&str; 12] = [
     "prefix",
     "uris",
     "rules",
     "pin",
     "shared",
     "maxConnections",
+    "maxConnectionsEach",
     "maxPrincipalConnections",
     "idleTimeout",
     "stale",
@@ -290,5 +296,6 @@ const NOT_OF_HOSTS: [&str; 11] = [
     "tokenExchange",
 ];
 
-const DEFAULT_CONNECTIONS: NonZeroUsize = NonZeroUsize::new(4).expect("4 is not 0");
+const DEFAULT_CONNECTIONS: NonZeroUsize = NonZeroUsize::new(100).expect("100 is not 0");
+const DEFAULT_CONNECTIONS_EACH: NonZeroUsize = NonZeroUsize::new(4).expect("4 is not 0");
 const DEFAULT_PRINCIPAL_CONNECTIONS: NonZeroUsize = NonZeroUsize::new(50).expect("50 is not 0");

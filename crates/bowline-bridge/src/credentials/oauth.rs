@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use bowline::client::ServerConfig;
-use bowline::exchange::BoxFuture;
-use bowline::http::client::{Authorizer, Refusal};
 use bowline::{Error, Result};
-use bowline_auth::client::{OAuth, RegisteredClient, Secret, SubjectToken, TokenExchange};
-
-use http::{request, response};
+use bowline_auth::client::{
+    OAuth, RegisteredClient, Secret, SigningKey, SubjectToken, TokenExchange,
+};
 
 use super::{Credentials, url_of, usable};
 use crate::Target;
@@ -53,12 +51,16 @@ impl OAuthSetup {
         if settings.client_credentials && settings.client_id.is_none() {
             return Err(misuse("`oauth.clientCredentials` needs `oauth.clientId`"));
         }
-        let oauth = oauth(url_of(&server)?, settings);
+        if settings.client_key.is_some() && settings.client_id.is_none() {
+            return Err(misuse("`oauth.clientKey` needs `oauth.clientId`"));
+        }
+        let oauth = oauth(url_of(&server)?, settings)?;
         let oauth = match &self.0 {
             Some(setup) => setup(oauth, &server),
             None => oauth,
         };
-        let oauth = Arc::new(BackgroundOAuth(Arc::new(oauth)));
+        // Clients wait for less time than a person needs to sign in.
+        let oauth = Arc::new(oauth.outlive_calls());
         let name = server.name().to_owned();
         Ok(Target::new(name, move |_| {
             Ok(server.client()?.authorizer(oauth.clone()))
@@ -66,41 +68,20 @@ impl OAuthSetup {
     }
 }
 
-/// OAuth that goes on when the request that needs it is dropped: a person takes longer to sign in than a request waits,
-/// and the next one then finds the token.
-struct BackgroundOAuth(Arc<OAuth>);
-
-impl Authorizer for BackgroundOAuth {
-    fn sign<'a>(&'a self, request: &'a mut request::Parts) -> BoxFuture<'a, Result<()>> {
-        self.0.sign(request)
-    }
-
-    fn answer<'a>(&'a self, refusal: &'a Refusal) -> BoxFuture<'a, Result<()>> {
-        let (oauth, refusal) = (self.0.clone(), refusal.clone());
-        Box::pin(async move {
-            // The timeout of the prompt ends the task, or the end of the runtime.
-            let answer = tokio::spawn(async move { oauth.answer(&refusal).await });
-            answer.await.unwrap_or(Err(Error::Closed))
-        })
-    }
-
-    fn identity(&self) -> Option<String> {
-        self.0.identity()
-    }
-
-    fn observe_response(&self, head: &response::Parts) {
-        self.0.observe_response(head);
-    }
-}
-
-fn oauth(url: &str, settings: &OAuthSettings) -> OAuth {
+fn oauth(url: &str, settings: &OAuthSettings) -> Result<OAuth> {
     let mut oauth = OAuth::new(url).name("Bowline bridge");
     if let Some(id) = &settings.client_id {
         let client = match &settings.issuer {
             Some(issuer) => RegisteredClient::new(issuer, id),
             None => RegisteredClient::at_first_issuer(id),
         };
-        oauth = oauth.client(with_secret(client, settings.client_secret.as_ref()));
+        let mut client = with_secret(client, settings.client_secret.as_ref());
+        if let Some(pem) = &settings.client_key {
+            let key = SigningKey::from_pem(pem);
+            let key = key.map_err(|error| misuse(&format!("`oauth.clientKey`: {error}")))?;
+            client = client.key(key);
+        }
+        oauth = oauth.client(client);
     }
     if let Some(url) = &settings.client_metadata_url {
         oauth = oauth.client_metadata(url);
@@ -108,10 +89,13 @@ fn oauth(url: &str, settings: &OAuthSettings) -> OAuth {
     if !settings.scopes.is_empty() {
         oauth = oauth.scopes(&settings.scopes);
     }
-    match settings.client_credentials {
+    if settings.without_metadata {
+        oauth = oauth.fall_back_without_metadata();
+    }
+    Ok(match settings.client_credentials {
         true => oauth.client_credentials(),
         false => oauth,
-    }
+    })
 }
 
 /// Returns a target whose connections share one exchange, and have one principal each.

@@ -1,5 +1,8 @@
 //! [`merge_introductions`]: one result of `server/discover` for several servers.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use bowline::Json;
 use bowline_types::ProtocolVersion;
 use serde_json::value::RawValue;
@@ -116,10 +119,15 @@ fn write_union(out: &mut Vec<u8>, values: &[&RawValue], depth: usize) {
         return out.extend_from_slice(value.as_bytes());
     }
     let mut members: Vec<(&str, Vec<&RawValue>)> = Vec::new();
+    // A server may have as many members as fit into a message.
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for (name, value) in objects.iter().flat_map(RawObject::iter) {
-        match members.iter_mut().find(|(member, _)| *member == name) {
-            Some((_, values)) => values.push(value),
-            None => members.push((name, vec![value])),
+        match places.entry(name) {
+            Entry::Occupied(place) => members[*place.get()].1.push(value),
+            Entry::Vacant(place) => {
+                place.insert(members.len());
+                members.push((name, vec![value]));
+            }
         }
     }
     out.push(b'{');

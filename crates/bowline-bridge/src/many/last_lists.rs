@@ -11,8 +11,8 @@ use crate::config::ItemKind;
 
 /// The pages that servers returned last, which are shown while they cannot be reached (`"stale": "show"`).
 ///
-/// A list belongs to an owner, such as a principal: what one sees is never shown to another. At most 1024 lists of
-/// 4 MiB each are kept; those that were not recorded for the longest time are removed first.
+/// A list belongs to an owner, such as a principal: what one sees is never shown to another. Lists of at most 4 MiB are
+/// kept, at most 1024 of them and 64 MiB in all; those that were not recorded for the longest time are removed first.
 ///
 /// # Examples
 ///
@@ -34,6 +34,8 @@ use crate::config::ItemKind;
 #[derive(Debug, Default)]
 pub struct LastLists {
     lists: BTreeMap<ListKey, ListPages>,
+    /// The memory of all lists.
+    bytes: usize,
     /// Counts records, as a clock.
     now: u64,
 }
@@ -43,6 +45,7 @@ type ListKey = (String, ItemKind, String);
 #[derive(Debug, Default)]
 struct ListPages {
     pages: Vec<ListPage>,
+    bytes: usize,
     recorded: u64,
 }
 
@@ -84,18 +87,32 @@ impl LastLists {
             Some(at) => list.pages.truncate(at),
             None if follows => {}
             // The pages before it are unknown, so it cannot be placed.
-            None => return,
+            None => {
+                if list.pages.is_empty() {
+                    self.lists.remove(&key);
+                }
+                return;
+            }
         }
         list.pages.push(page);
-        let bytes: usize = list.pages.iter().map(|page| page.items.len()).sum();
+        let pages: usize = list.pages.iter().map(ListPage::bytes).sum();
+        let bytes = pages + key_bytes(&key);
+        self.bytes = self.bytes - std::mem::replace(&mut list.bytes, bytes) + bytes;
         if bytes > MAX_LIST_BYTES {
-            self.lists.remove(&key);
+            self.remove(&key);
         }
-        if self.lists.len() > MAX_LISTS {
+        while self.lists.len() > MAX_LISTS || self.bytes > MAX_BYTES {
             let oldest = self.lists.iter().min_by_key(|(_, list)| list.recorded);
-            let oldest = oldest.map(|(key, _)| key.clone());
-            oldest.map(|oldest| self.lists.remove(&oldest));
+            let Some(oldest) = oldest.map(|(key, _)| key.clone()) else {
+                break;
+            };
+            self.remove(&oldest);
         }
+    }
+
+    fn remove(&mut self, key: &ListKey) {
+        let removed = self.lists.remove(key);
+        self.bytes -= removed.map_or(0, |list| list.bytes);
     }
 
     /// Returns everything from a cursor on as one page.
@@ -132,6 +149,7 @@ impl LastLists {
     /// Removes all lists of a server, such as one that is no longer configured.
     pub fn forget_server(&mut self, server: &str) {
         self.lists.retain(|(other, ..), _| other != server);
+        self.bytes = self.lists.values().map(|list| list.bytes).sum();
     }
 }
 
@@ -147,10 +165,21 @@ impl ListPage {
             next: page.text("nextCursor").map(std::borrow::Cow::into_owned),
         })
     }
+
+    /// Returns the memory of the page. One without items has some too.
+    fn bytes(&self) -> usize {
+        let cursors = [&self.cursor, &self.next].into_iter().flatten();
+        size_of::<Self>() + self.items.len() + cursors.map(String::len).sum::<usize>()
+    }
+}
+
+fn key_bytes((server, _, owner): &ListKey) -> usize {
+    server.len() + owner.len() + size_of::<(ListKey, ListPages)>()
 }
 
 const MAX_LISTS: usize = 1024;
 const MAX_LIST_BYTES: usize = 4 * 1024 * 1024;
+const MAX_BYTES: usize = 64 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -216,8 +245,59 @@ mod tests {
 
         assert_eq!(lists.lists.len(), MAX_LISTS);
         assert_eq!(lists.get("s", Tool, "0", None), None);
+    }
+
+    #[test]
+    fn a_page_that_cannot_be_placed_costs_nothing() {
+        let mut lists = LastLists::default();
+
+        lists.record("s", Tool, "o", Some("9"), &page(&["x"], None));
+
+        assert!(lists.lists.is_empty());
+    }
+
+    #[test]
+    fn a_list_that_is_too_large_is_not_kept() {
+        let mut lists = LastLists::default();
         let large = "x".repeat(MAX_LIST_BYTES);
-        lists.record("s", Tool, "1", None, &page(&[&large], None));
-        assert_eq!(lists.get("s", Tool, "1", None), None);
+
+        lists.record("s", Tool, "o", None, &page(&[&large], None));
+
+        assert_eq!(lists.get("s", Tool, "o", None), None);
+        assert_eq!(lists.bytes, 0);
+    }
+
+    #[test]
+    fn pages_without_items_count_too() {
+        let mut lists = LastLists::default();
+        let cursor = |number: usize| format!("{number:0>1000}");
+        lists.record("s", Tool, "o", None, &page(&[], Some(&cursor(1))));
+
+        for number in 1.. {
+            let empty = page(&[], Some(&cursor(number + 1)));
+            lists.record("s", Tool, "o", Some(&cursor(number)), &empty);
+            if lists.lists.is_empty() {
+                break;
+            }
+            assert!(number < MAX_LIST_BYTES / 1000, "kept {} bytes", lists.bytes);
+        }
+
+        assert_eq!(lists.bytes, 0);
+    }
+
+    #[test]
+    fn all_lists_together_are_bounded() {
+        let mut lists = LastLists::default();
+        let large = "x".repeat(MAX_LIST_BYTES / 2);
+        for owner in 0..40 {
+            lists.record("s", Tool, &owner.to_string(), None, &page(&[&large], None));
+            assert!(lists.bytes <= MAX_BYTES);
+        }
+
+        assert_eq!(lists.get("s", Tool, "0", None), None);
+        assert!(lists.get("s", Tool, "39", None).is_some());
+        assert_eq!(lists.lists.len(), 31);
+        lists.forget_server("s");
+        assert_eq!(lists.bytes, 0);
     }
 }

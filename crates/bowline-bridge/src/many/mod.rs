@@ -31,4 +31,5 @@ pub(crate) use route_request::unknown_item;
 pub use route_request::{RoutedRequest, route_request};
 
 mod uri_routes;
+pub(crate) use uri_routes::MatchBudget;
 pub use uri_routes::UriRoutes;

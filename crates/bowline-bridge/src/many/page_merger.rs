@@ -6,6 +6,8 @@
 //!   web:   [e]
 //! ```
 
+use std::collections::BTreeSet;
+
 use bowline::{ErrorCode, Json, RpcError};
 use serde_json::value::RawValue;
 
@@ -59,6 +61,8 @@ pub struct PageMerger<'a> {
     hints: CacheHints,
     /// Members that are not ours, of the first page that has them.
     other: Vec<(String, Json)>,
+    /// Their names.
+    other_names: BTreeSet<String>,
     /// The `_meta` of the first page.
     meta: Option<Json>,
     stale: Vec<String>,
@@ -141,6 +145,7 @@ impl<'a> PageMerger<'a> {
             parts: 0,
             hints: CacheHints::default(),
             other: Vec::new(),
+            other_names: BTreeSet::new(),
             meta: None,
             stale: Vec::new(),
             refused: Vec::new(),
@@ -290,7 +295,7 @@ impl<'a> PageMerger<'a> {
         for (name, value) in page.iter().filter(|(name, _)| is_other(self.kind, name)) {
             if name == "_meta" {
                 self.meta = Some(Json::from(value.to_owned()));
-            } else if !self.other.iter().any(|(other, _)| other == name) {
+            } else if self.other_names.insert(name.to_owned()) {
                 self.other
                     .push((name.to_owned(), Json::from(value.to_owned())));
             }

@@ -53,6 +53,8 @@ struct ServerUris {
     /// What results link to. A list counts more: a tool can be made to link to anything.
     linked: UriSet,
     templates: BTreeMap<String, TemplateMatcher>,
+    /// The length of all templates.
+    template_bytes: usize,
 }
 
 /// The latest URIs, up to limits of their number and their size.
@@ -63,6 +65,36 @@ struct UriSet {
     order: VecDeque<Arc<str>>,
     /// The size of all.
     bytes: usize,
+}
+
+/// How much work templates may still cause. A server chooses its templates, and their product with the URI is what a
+/// match costs.
+#[derive(Debug)]
+pub(crate) struct MatchBudget(usize);
+
+impl MatchBudget {
+    /// Returns the budget of one URI.
+    pub(crate) fn for_one() -> Self {
+        Self(4 * 1024 * 1024)
+    }
+
+    /// Returns the budget of a list, most of whose URIs are found without templates.
+    pub(crate) fn for_list() -> Self {
+        Self(16 * 1024 * 1024)
+    }
+
+    /// Pays for a match; returns `false` if the rest is not enough.
+    fn allows(&mut self, template: &str, uri: &str) -> bool {
+        // Most templates differ from the URI in the text before their first expression, and cost only that.
+        let literal = template.split('{').next().unwrap_or_default();
+        let cost = match uri.starts_with(literal) {
+            true => template.len().saturating_mul(uri.len()),
+            false => literal.len(),
+        };
+        let rest = self.0.checked_sub(cost);
+        self.0 = rest.unwrap_or_default();
+        rest.is_some()
+    }
 }
 
 #[derive(Debug)]
@@ -158,6 +190,16 @@ impl UriRoutes {
     /// Returns the server of a resource. `is_usable` says which servers are considered at all, such as those that the
     /// principal may use.
     pub fn route(&self, uri: &str, is_usable: impl Fn(&str) -> bool) -> Option<&str> {
+        self.route_within(uri, is_usable, &mut MatchBudget::for_one())
+    }
+
+    /// As [`route`](Self::route), with a budget for the templates of servers, which is used up.
+    pub(crate) fn route_within(
+        &self,
+        uri: &str,
+        is_usable: impl Fn(&str) -> bool,
+        budget: &mut MatchBudget,
+    ) -> Option<&str> {
         let usable: Vec<_> = (self.servers.iter())
             .filter(|(server, _)| is_usable(server))
             .collect();
@@ -177,11 +219,14 @@ impl UriRoutes {
                 .find(|(_, uris)| uris.linked.uris.contains(uri))
         };
         let by_template = || {
-            best(
-                usable
-                    .iter()
-                    .map(|(server, uris)| (*server, uris.template(uri))),
-            )
+            // Each has its share, so that the templates of one cost no other its own.
+            let share = budget.0 / usable.len().max(1);
+            best(usable.iter().map(|(server, uris)| {
+                let mut own = MatchBudget(share);
+                let found = uris.template(uri, &mut own);
+                budget.0 -= share - own.0;
+                (*server, found)
+            }))
         };
         by_pattern
             .or_else(|| listed().map(|(server, _)| *server))
@@ -207,8 +252,8 @@ impl ServerUris {
         if self.templates.contains_key(text) {
             return;
         }
-        let bytes: usize = self.templates.keys().map(String::len).sum();
-        if self.templates.len() >= MAX_TEMPLATES || bytes + text.len() > MAX_TEMPLATE_BYTES {
+        let bytes = self.template_bytes + text.len();
+        if self.templates.len() >= MAX_TEMPLATES || bytes > MAX_TEMPLATE_BYTES {
             tracing::debug!(
                 template = shortened(text),
                 "too many templates; it is not remembered"
@@ -222,6 +267,7 @@ impl ServerUris {
                 TemplateMatcher::Prefix(text.split('{').next().unwrap_or_default().to_owned())
             }
         };
+        self.template_bytes = bytes;
         self.templates.insert(text.to_owned(), matcher);
     }
 
@@ -232,11 +278,11 @@ impl ServerUris {
     }
 
     /// Returns the length of the literal text of the best template that matches.
-    fn template(&self, uri: &str) -> Option<usize> {
+    fn template(&self, uri: &str, budget: &mut MatchBudget) -> Option<usize> {
         let matching = self
             .templates
             .iter()
-            .filter(|(_, matcher)| matcher.matches(uri));
+            .filter(|(text, matcher)| budget.allows(text, uri) && matcher.matches(uri));
         matching.map(|(text, _)| literal_length(text)).max()
     }
 }
@@ -348,6 +394,27 @@ mod tests {
         );
         routes.learn_page("c", ItemKind::Tool, &Json::null());
         routes
+    }
+
+    #[test]
+    fn the_work_for_templates_is_bounded() {
+        let mut routes = UriRoutes::new([("a", Vec::new()), ("b", Vec::new())]);
+        let templates: Vec<_> = (0..20)
+            .map(|number| serde_json::json!({"uriTemplate": format!("x:{{v}}{number}{}", "a".repeat(10_000))}))
+            .collect();
+        let page = serde_json::json!({ "resourceTemplates": templates });
+        routes.learn_page("a", ItemKind::ResourceTemplate, &page.into());
+        let short = serde_json::json!({"resourceTemplates": [{"uriTemplate": "y:{v}"}]});
+        routes.learn_page("b", ItemKind::ResourceTemplate, &short.into());
+        let uri = format!("x:{}", "a".repeat(8_000));
+        let mut budget = MatchBudget::for_list();
+
+        assert_eq!(routes.route_within(&uri, |_| true, &mut budget), None);
+
+        let used = MatchBudget::for_list().0 - budget.0;
+        let share = MatchBudget::for_list().0 / 2;
+        assert!((share..share + 10).contains(&used), "{used}");
+        assert_eq!(routes.route("y:1", |_| true), Some("b"), "others are found");
     }
 
     #[test]

@@ -37,13 +37,20 @@ impl ToolDefinition {
 
     /// Returns the definition of a tool that two readers could understand differently.
     pub(super) fn ambiguous() -> Self {
-        let problem =
-            "the definition has duplicate members, is offered twice, or is nested too deeply";
+        let problem = "the definition has duplicate members, is offered twice, is nested too deeply, or is too large";
         Self(BTreeMap::from([(AMBIGUOUS.to_owned(), problem.into())]))
     }
 
     pub(super) fn is_ambiguous(&self) -> bool {
         self.0.contains_key(AMBIGUOUS)
+    }
+
+    /// Returns about how long it is in the file.
+    pub(super) fn bytes(&self) -> usize {
+        let members = self.0.iter();
+        members
+            .map(|(member, value)| member.len() + text_bytes(value))
+            .sum()
     }
 
     /// Returns the definition for people.
@@ -59,6 +66,20 @@ impl ToolDefinition {
             lines.extend(text.split('\n').map(|line| format!("  {}", visible(line))));
         }
         lines
+    }
+}
+
+/// Returns about how long a value is as text. It is not nested deeply.
+fn text_bytes(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 16,
+        Value::String(text) => text.len() + 16,
+        Value::Array(items) => items.iter().map(text_bytes).sum::<usize>() + 16,
+        Value::Object(members) => {
+            let members = members.iter();
+            let bytes = members.map(|(name, value)| name.len() + text_bytes(value));
+            bytes.sum::<usize>() + 16
+        }
     }
 }
 

@@ -103,6 +103,14 @@ impl PinsFile {
         pins.map_or(0, |pins| pins.pinned.len() + pins.quarantined.len())
     }
 
+    /// Returns about how much memory the tools of a server take.
+    pub(super) fn bytes(&self, server: &str) -> usize {
+        let pins = self.servers.get(server);
+        let tools = pins.map(|pins| pins.pinned.iter().chain(&pins.quarantined));
+        let tools = tools.into_iter().flatten();
+        tools.map(|(name, it)| name.len() + it.bytes()).sum()
+    }
+
     pub(super) fn pinned(&self, server: &str, tool: &str) -> Option<&ToolDefinition> {
         self.servers.get(server)?.pinned.get(tool)
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use bowline::{ErrorCode, Json};
 use serde_json::Value;
 
-use super::Pins;
+use super::{FIRST_LIST_TIME, MAX_BYTES, Pins};
 use crate::config::NewToolPolicy::{self, Pin, Quarantine};
 
 /// A directory that is removed at the end of the test.
@@ -31,7 +31,7 @@ impl Drop for Directory {
 
 fn check(pins: &mut Pins, policy: NewToolPolicy, tools: &str) -> Vec<String> {
     let page = Json::parse(format!(r#"{{"tools": {tools}}}"#)).unwrap();
-    pins.check_page("s", policy, &page)
+    pins.check_page("s", policy, None, &page)
 }
 
 const ADD: &str =
@@ -113,7 +113,7 @@ fn what_is_not_a_page_is_ignored() {
         r#"{"tools": [1, {}, {"name": 1}, {"name": "a", "name": "b"}]}"#,
     ] {
         assert!(
-            pins.check_page("s", Pin, &Json::parse(page.to_owned()).unwrap())
+            pins.check_page("s", Pin, None, &Json::parse(page.to_owned()).unwrap())
                 .is_empty()
         );
     }
@@ -152,20 +152,69 @@ fn new_tools_of_a_known_server_are_pinned_or_quarantined() {
     assert!(pins.check_call("s", "sub").is_ok());
 }
 
+fn check_page(
+    pins: &mut Pins,
+    cursor: Option<&str>,
+    tool: &str,
+    next: Option<&str>,
+) -> Vec<String> {
+    let mut page = serde_json::json!({"tools": [{"name": tool}]});
+    if let Some(next) = next {
+        page["nextCursor"] = next.into();
+    }
+    pins.check_page("s", Quarantine, cursor, &page.into())
+}
+
 #[test]
 fn all_pages_of_the_first_list_are_pinned() {
     let mut pins = Pins::in_memory();
-    let mut check = |name: &str, next: &str| {
-        let page = format!(r#"{{"tools": [{{"name": "{name}"}}]{next}}}"#);
-        pins.check_page("s", Quarantine, &Json::parse(page).unwrap())
-    };
 
-    assert!(check("a", r#", "nextCursor": "2""#).is_empty());
-    assert!(check("b", r#", "nextCursor": "3""#).is_empty());
-    assert!(check("c", "").is_empty());
+    assert!(check_page(&mut pins, None, "a", Some("2")).is_empty());
+    // Another client, at the same time.
+    assert!(check_page(&mut pins, None, "a", Some("2")).is_empty());
+    assert!(check_page(&mut pins, Some("2"), "b", Some("3")).is_empty());
+    assert!(check_page(&mut pins, Some("3"), "c", None).is_empty());
 
-    assert_eq!(check("d", r#", "nextCursor": "2""#), ["d"]);
-    assert_eq!(check("e", ""), ["e"]);
+    assert_eq!(check_page(&mut pins, None, "d", Some("2")), ["d"]);
+    assert_eq!(check_page(&mut pins, Some("2"), "e", None), ["e"]);
+}
+
+#[test]
+fn a_first_list_without_end_does_not_make_later_tools_first_ones() {
+    let mut pins = Pins::in_memory();
+    check_page(&mut pins, None, "a", Some("2"));
+
+    // The server offers another tool on the first page, when it is listed again.
+    assert_eq!(check_page(&mut pins, None, "evil", Some("2")), ["evil"]);
+    assert_eq!(
+        check_page(&mut pins, Some("9"), "other", Some("10")),
+        ["other"]
+    );
+    pins.first_lists.get_mut("s").unwrap().since -= FIRST_LIST_TIME;
+    assert_eq!(
+        check_page(&mut pins, Some("2"), "late", Some("3")),
+        ["late"]
+    );
+}
+
+#[test]
+fn definitions_are_bounded_and_one_that_is_too_large_is_not_offered() {
+    let mut pins = Pins::in_memory();
+    let large = "x".repeat(MAX_BYTES / 2 - 1000);
+    let tool =
+        |name: &str, text: &str| format!(r#"[{{"name": "{name}", "description": "{text}"}}]"#);
+    check(&mut pins, Pin, &tool("a", &large));
+    check(&mut pins, Pin, &tool("b", &large));
+
+    check(&mut pins, Pin, &tool("c", &large));
+    let changed = check(&mut pins, Pin, &tool("b", &large.replace('x', "y")));
+
+    assert!(pins.is_offered("s", "a"));
+    assert!(!pins.is_offered("s", "c"));
+    assert_eq!(changed, ["b"]);
+    assert!(!pins.is_offered("s", "b"));
+    assert!(pins.contents.bytes("s") <= MAX_BYTES);
+    assert!(pins.accept("s", "b").is_err(), "it is not kept");
 }
 
 #[test]
@@ -228,8 +277,8 @@ fn two_processes_add_to_one_file() {
     let mut one = Pins::open(directory.file()).unwrap();
     let mut other = Pins::open(directory.file()).unwrap();
     let page = Json::parse(format!(r#"{{"tools": {ADD}}}"#)).unwrap();
-    one.check_page("s", Pin, &page);
-    other.check_page("t", Pin, &page);
+    one.check_page("s", Pin, None, &page);
+    other.check_page("t", Pin, None, &page);
 
     one.save().unwrap();
     other.save().unwrap();

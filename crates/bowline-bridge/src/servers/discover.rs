@@ -1,5 +1,7 @@
 //! The merged `server/discover`.
 
+use std::time::Duration;
+
 use bowline::exchange::{Dialects, Outcome};
 use bowline::{Json, RpcError};
 use bowline_core::json::Object;
@@ -26,7 +28,9 @@ impl FrontRequest {
             .map(|entry| {
                 let (front, requested) = (self.clone(), entry.clone());
                 let limit = entry.settings().list_timeout;
-                let limit = limit.min(entry.settings().connect_timeout);
+                let limit = limit
+                    .min(entry.settings().connect_timeout)
+                    .min(HANDSHAKE_WAIT);
                 let connected =
                     async move { within(limit, &requested, front.connect(&requested)).await };
                 (entry, OwnedTask::spawn(connected))
@@ -111,6 +115,9 @@ fn with_list_changes(capabilities: &Json) -> Json {
     }
     object.to_json()
 }
+
+/// Clients give a server five seconds to answer the probe of its version.
+const HANDSHAKE_WAIT: Duration = Duration::from_secs(2);
 
 /// What a server may have that was never reached. A legacy client is told once, and the server may come later.
 const UNKNOWN: &str = r#"{"capabilities":{"tools":{},"prompts":{},"resources":{}}}"#;

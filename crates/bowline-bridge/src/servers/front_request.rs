@@ -73,9 +73,15 @@ impl FrontRequest {
     /// Dropping the future does not stop a connection that is being opened: a server that takes longer to start than a
     /// list waits for it would otherwise never be there.
     pub(super) async fn connect(&self, entry: &Arc<ServerEntry>) -> Result<(), RpcError> {
-        let (entry, request, cx) = (entry.clone(), self.request.clone(), self.cx.clone());
+        let (entry, cx) = (entry.clone(), self.cx.clone());
+        // Without the params: they may be large, and this goes on when the request has ended and is not charged for them.
+        // What is forwarded has its own.
+        cx.forget_meta();
+        let caller = self.request.caller.clone();
+        let request = Request::new(DiscoverRequest::NAME, Json::empty_object(), caller);
         let owner = entry.owner(&self.principal);
         let connecting = tokio::spawn(async move {
+            let opened = entry.upstream().opened();
             let lease = entry.upstream().lease(&request, &cx).await?;
             let connection = open_connection(&lease)?;
             let dialect = connection.dialect();
@@ -84,12 +90,14 @@ impl FrontRequest {
                 Some(introduction) => introductions.set(&owner, introduction, dialect),
                 // A client whose version is fixed sends no handshake.
                 None if introductions.get(&owner).is_none() => {
-                    let params = Json::empty_object();
-                    let discover = Request::new(DiscoverRequest::NAME, params, request.caller);
-                    let introduction = forward(entry.upstream(), discover, &cx).await?;
+                    let introduction = forward(entry.upstream(), request, &cx).await?;
                     introductions.set(&owner, &introduction, dialect);
                 }
                 None => {}
+            }
+            // One that was open before says nothing: the server may be connected and silent.
+            if entry.upstream().opened() > opened {
+                entry.patience().set_answered();
             }
             Ok(())
         });
@@ -98,17 +106,24 @@ impl FrontRequest {
     }
 }
 
-/// Waits for the answer of a server, up to `limit`.
+/// Waits for the answer of a server, up to `limit`, and less if it was [late](Patience) before.
 pub(super) async fn within<T>(
     limit: Duration,
     entry: &ServerEntry,
     answer: impl Future<Output = Result<T, RpcError>>,
 ) -> Result<T, RpcError> {
-    let answer = tokio::time::timeout(limit, answer).await;
-    answer.unwrap_or_else(|_| {
+    let waited = entry.patience().limit(limit);
+    let Ok(answer) = tokio::time::timeout(waited, answer).await else {
+        // A handshake waits for less than a server may take to start, and says nothing about it.
+        entry
+            .patience()
+            .set_late(waited, entry.settings().list_timeout);
         let name = entry.name();
-        Err(RpcError::internal(format!(
-            "upstream `{name}`: no answer within {limit:?}"
-        )))
-    })
+        let text = format!("upstream `{name}`: no answer within {waited:?}");
+        return Err(RpcError::internal(text));
+    };
+    if answer.is_ok() {
+        entry.patience().set_answered();
+    }
+    answer
 }

@@ -17,7 +17,7 @@ use super::front_request::{FrontRequest, within};
 use super::set::ServerEntry;
 use crate::config::{ItemKind, StalePolicy};
 use crate::forward::forward;
-use crate::many::PageMerger;
+use crate::many::{MatchBudget, PageMerger};
 use crate::owned_task::OwnedTask;
 use crate::pins::Pins;
 use crate::tasks;
@@ -92,7 +92,9 @@ impl FrontRequest {
         let error = match page {
             Ok(Some(page)) => {
                 let pins = self.pins_for(entry, kind).await;
-                let keep = |name: &str| self.offers(entry, kind, name, pins.as_deref());
+                let mut budget = MatchBudget::for_list();
+                let keep =
+                    |name: &str| self.offers(entry, kind, name, pins.as_deref(), &mut budget);
                 match merger.add_page(&page, keep) {
                     Ok(()) => return Ok(()),
                     Err(error) => RpcError::internal(error.to_string()),
@@ -117,7 +119,8 @@ impl FrontRequest {
             StalePolicy::Omit => None,
         };
         let pins = self.pins_for(entry, kind).await;
-        let keep = |name: &str| self.offers(entry, kind, name, pins.as_deref());
+        let mut budget = MatchBudget::for_list();
+        let keep = |name: &str| self.offers(entry, kind, name, pins.as_deref(), &mut budget);
         if stale.is_none_or(|stale| merger.add_stale(&stale, keep).is_err()) {
             merger.skip();
         }
@@ -137,7 +140,7 @@ impl FrontRequest {
             let (memory, principal) = (&self.memory, &self.principal);
             memory.learn_page(entry.name(), kind, principal, cursor, page);
             if let Some(pins) = entry.pins().filter(|_| kind == ItemKind::Tool) {
-                pins.check_page(page).await;
+                pins.check_page(cursor, page).await;
             }
         }
         Ok(page)
@@ -179,15 +182,23 @@ impl FrontRequest {
     }
 
     /// Returns whether the client may see an item of a server.
-    fn offers(&self, entry: &ServerEntry, kind: ItemKind, name: &str, pins: Option<&Pins>) -> bool {
+    fn offers(
+        &self,
+        entry: &ServerEntry,
+        kind: ItemKind,
+        name: &str,
+        pins: Option<&Pins>,
+        budget: &mut MatchBudget,
+    ) -> bool {
         let server = entry.name();
         let access = &entry.settings().access;
         // A resource that requests do not reach is another one for the client.
         let is_reached = match kind {
             ItemKind::Tool | ItemKind::Prompt => true,
-            ItemKind::Resource => self
-                .memory
-                .with_routes(|routes| routes.route(name, |it| self.is_usable(it)) == Some(server)),
+            ItemKind::Resource => self.memory.with_routes(|routes| {
+                let found = routes.route_within(name, |it| self.is_usable(it), budget);
+                found == Some(server)
+            }),
             ItemKind::ResourceTemplate => self.memory.with_routes(|routes| {
                 routes.template_server(name, |it| self.is_usable(it)) == Some(server)
             }),

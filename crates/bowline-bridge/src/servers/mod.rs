@@ -25,6 +25,8 @@ use memory::ServerMemory;
 
 mod part_events;
 
+mod patience;
+
 mod pinned;
 
 mod route;

@@ -79,10 +79,11 @@ impl PinFiles {
 
 impl PinnedServer {
     /// Compares a page of tools with the pins, and saves what is new.
-    pub(super) async fn check_page(&self, page: &Json) {
+    pub(super) async fn check_page(&self, cursor: Option<&str>, page: &Json) {
         let (server, new_tools, page) = (self.server.clone(), self.new_tools, page.clone());
+        let cursor = cursor.map(str::to_owned);
         self.blocking(move |pins| {
-            for tool in pins.check_page(&server, new_tools, &page) {
+            for tool in pins.check_page(&server, new_tools, cursor.as_deref(), &page) {
                 let diff = pins.diff(&server, &tool).unwrap_or_default();
                 tracing::warn!(
                     server,

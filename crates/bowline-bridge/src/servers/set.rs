@@ -10,6 +10,7 @@ use bowline_core::json::pick;
 
 use super::TargetFn;
 use super::introductions::Introductions;
+use super::patience::Patience;
 use super::pinned::{PinFiles, PinnedServer};
 use crate::config::{BridgeConfig, ConfigChanges, ItemKind, UpstreamConfig, UpstreamSettings};
 use crate::many::Names;
@@ -29,6 +30,7 @@ pub(super) struct ServerEntry {
     upstream: Arc<Upstream>,
     pins: Option<PinnedServer>,
     introductions: Introductions,
+    patience: Patience,
 }
 
 impl ServerSet {
@@ -129,6 +131,7 @@ impl ServerEntry {
             pins,
             introductions: before
                 .map_or_else(Introductions::default, |it| it.introductions.clone()),
+            patience: Patience::default(),
         })
     }
 
@@ -154,6 +157,11 @@ impl ServerEntry {
             true => owner(principal),
             false => String::new(),
         }
+    }
+
+    /// Returns how long lists wait for it.
+    pub(super) fn patience(&self) -> &Patience {
+        &self.patience
     }
 
     /// Returns what the server last said about itself to an [owner](Self::owner).
@@ -197,12 +205,12 @@ fn expanded(config: &BridgeConfig) -> Result<BridgeConfig> {
 
 fn connection_settings(settings: &UpstreamSettings) -> upstream::UpstreamSettings {
     upstream::UpstreamSettings {
-        max_connections_each: settings.max_connections.get(),
+        max_connections: settings.max_connections.get(),
+        max_connections_each: settings.max_connections_each.get(),
         max_principal_connections: settings.max_principal_connections.get(),
         idle_timeout: settings.idle_timeout.unwrap_or(NEVER),
         call_idle_timeout: settings.timeout.unwrap_or(NEVER),
         connect_timeout: Some(settings.connect_timeout),
-        ..upstream::UpstreamSettings::default()
     }
 }
 

@@ -105,7 +105,7 @@ fn displaced(tasks: &BTreeMap<TaskKey, Entry>) -> Option<TaskKey> {
     let mut by_principal = BTreeMap::<_, (usize, usize)>::new();
     let (mut all, mut all_bytes) = (0, 0);
     for (key, entry) in tasks {
-        let bytes = entry.kept_bytes();
+        let bytes = entry.kept_bytes() + key.id.len();
         let (count, sum) = by_principal.entry(&key.principal).or_default();
         (*count, *sum) = (*count + 1, *sum + bytes);
         (all, all_bytes) = (all + 1, all_bytes + bytes);

@@ -117,7 +117,7 @@ async fn discover(connection: &Connection, caller: &Arc<Caller>) -> Result<bool,
 }
 
 async fn list(connection: &Connection, caller: &Arc<Caller>) -> BTreeMap<String, TaskSupport> {
-    let mut by_tool = BTreeMap::new();
+    let (mut by_tool, mut bytes) = (BTreeMap::new(), 0);
     let mut params = Json::empty_object();
     for _ in 0..MAX_PAGES {
         let request = Request::new(LIST_TOOLS, params, caller.clone());
@@ -128,7 +128,13 @@ async fn list(connection: &Connection, caller: &Arc<Caller>) -> BTreeMap<String,
                 break;
             }
         };
-        by_tool.extend(forms::task_support(&page));
+        for (tool, support) in forms::task_support(&page) {
+            bytes += tool.len();
+            if bytes > MAX_NAME_BYTES {
+                return by_tool;
+            }
+            by_tool.insert(tool, support);
+        }
         let next = forms::member(&page, "nextCursor").filter(|cursor| !cursor.is_null());
         match next.and_then(|cursor| cursor.decode::<String>().ok()) {
             Some(cursor) if by_tool.len() < MAX_TOOLS => params = json!({"cursor": cursor}).into(),
@@ -142,3 +148,5 @@ const RELIST_INTERVAL: Duration = Duration::from_secs(60);
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_PAGES: usize = 100;
 const MAX_TOOLS: usize = 10_000;
+/// The names of all tools together. A tool that is not known is not called as a task.
+const MAX_NAME_BYTES: usize = 1024 * 1024;

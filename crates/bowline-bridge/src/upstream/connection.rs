@@ -17,6 +17,9 @@ use crate::owned_task::OwnedTask;
 use crate::questions::Questions;
 use crate::tasks::ToolSupport;
 
+/// What a server may say about itself. Each connection keeps it, as text and decoded.
+const MAX_INTRODUCTION_BYTES: usize = 1024 * 1024;
+
 /// An open connection to an upstream.
 pub(crate) struct UpstreamConnection {
     connection: Connection,
@@ -57,6 +60,20 @@ impl ConnectionPermit {
         let of_principal = self.of_principal.lock();
         of_principal.unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Refuses a server that says more about itself than the bridge keeps for each connection.
+pub(super) fn check_introduction(connection: &Connection) -> bowline::Result<()> {
+    let bytes = connection
+        .introduction()
+        .map_or(0, |it| it.as_bytes().len());
+    if bytes <= MAX_INTRODUCTION_BYTES {
+        return Ok(());
+    }
+    let what = format!(
+        "the server describes itself in {bytes} bytes; at most {MAX_INTRODUCTION_BYTES} are accepted"
+    );
+    Err(bowline::Error::Protocol { what, source: None })
 }
 
 impl UpstreamConnection {

@@ -197,7 +197,7 @@ impl Upstream {
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the settings. The limit of all connections, `max_connections`, stays.
+    /// Replaces the settings. The limit of all connections, `max_connections`, must be the same.
     pub(crate) fn set_settings(&self, settings: UpstreamSettings) {
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings.clamped();
         self.pool.set_max_each(settings.max_connections_each);
@@ -572,7 +572,9 @@ impl Upstream {
         if let Some(client) = &caller.implementation {
             builder = builder.client_info(&client.name, &client.version);
         }
-        builder.connection().await
+        let connection = builder.connection().await?;
+        connection::check_introduction(&connection)?;
+        Ok(connection)
     }
 
     /// Returns the client to which a whole connection belongs.
@@ -749,7 +751,7 @@ const MAX_CALLER_BYTES: usize = 64 * 1024;
 /// How long [`Upstream::close`] waits for clients that are leaving.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 
-/// Returns an error with its causes, on one line.
+/// Returns an error with its causes, on one line. It may quote what the server has sent, of which the start is enough.
 fn describe(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
@@ -760,8 +762,14 @@ fn describe(error: &Error) -> String {
         }
         cause = error.source();
     }
+    if let Some((end, _)) = text.char_indices().nth(MAX_ERROR_CHARS) {
+        text.truncate(end);
+        text.push('…');
+    }
     text
 }
+
+const MAX_ERROR_CHARS: usize = 4096;
 
 /// How long a request waits for connections that are being closed. A process that does not exit is killed before.
 const CLOSING_TIME: Duration = Duration::from_secs(5);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bowline::testing::eventually;
 use bowline::types::LoggingLevel;
 use bowline::wire::Lines;
 use bowline::{Client, ErrorCode};
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
 use tokio::time::Instant;
 
-use crate::scripted::{MODERN, bridge, builder, over_http, text};
+use crate::scripted::{LEGACY, MODERN, bridge, builder, over_http, text};
 
 #[tokio::test(start_paused = true)]
 async fn one_crash_with_many_calls_in_flight_is_one_failure() {
@@ -273,4 +274,43 @@ async fn answer_at_length(pipe: DuplexStream) {
         let answer = format!("{answer}\n");
         write.write_all(answer.as_bytes()).await.unwrap();
     }
+}
+
+/// Returns the error of a client whose server declares these capabilities, which the bridge refuses.
+async fn error_of_handshake(capabilities: Value) -> String {
+    let (bridge, mut upstreams) = bridge();
+    let client = tokio::spawn({
+        let service = bridge.http();
+        async move {
+            let client = over_http(&service, MODERN).await?;
+            client.list_tools().await.map(drop)
+        }
+    });
+    let mut upstream = upstreams.next().await;
+    let information = json!({"name": "talkative", "version": "1.0.0"});
+    upstream.expect("initialize").await.answer(
+        json!({"protocolVersion": LEGACY, "capabilities": capabilities, "serverInfo": information}),
+    );
+    let error = client.await.unwrap().unwrap_err().to_string();
+    assert!(eventually(|| bridge.usage().connections == 0).await);
+    error
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_says_too_much_about_itself_is_refused_with_the_limit() {
+    let many = json!({"tools": {}, "experimental": {"text": {"long": "x".repeat(1 << 20)}}});
+
+    let error = error_of_handshake(many).await;
+
+    assert!(error.contains("at most 1048576 are accepted"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_quotes_only_the_start_of_what_a_server_has_sent() {
+    let malformed = json!({"tools": {}, "experimental": {"text": "x".repeat(1 << 20)}});
+
+    let error = error_of_handshake(malformed).await;
+
+    assert!(error.starts_with("upstream `scripted`: peer violated the protocol"));
+    assert!((4000..5000).contains(&error.len()), "{}", error.len());
 }

@@ -28,13 +28,13 @@ pub(crate) struct Cell {
     connections: Connections,
     bridge: Bridge,
     service: HttpService,
-    tasks_before: usize,
+    before: ResourceCounts,
     concurrent: JoinHandle<bowline::Result<Reply>>,
 }
 
 impl Cell {
     pub(crate) async fn open(front: Front, upstream: Upstream) -> Self {
-        let tasks_before = ResourceCounts::now().tasks;
+        let before = ResourceCounts::now();
         let (counters, connections) = (ServerCounters::default(), Connections::default());
         let bridge = bridge(counters.clone(), upstream, connections.clone());
         let service = bridge.http();
@@ -58,7 +58,7 @@ impl Cell {
             connections,
             bridge,
             service,
-            tasks_before,
+            before,
             concurrent,
         }
     }
@@ -78,9 +78,20 @@ impl Cell {
         }
     }
 
+    /// Lets time pass. The clock runs only if the server is another process.
+    pub(crate) async fn pass(&self, duration: Duration) {
+        if self.upstream.is_process() {
+            tokio::time::pause();
+        }
+        tokio::time::advance(duration).await;
+        if self.upstream.is_process() {
+            tokio::time::resume();
+        }
+    }
+
     /// Ends the server, as if its process were killed.
     pub(crate) fn cut(&self) {
-        self.connections.cut();
+        self.connections.cut(&self.counters, self.upstream);
     }
 
     /// Returns how many messages with this method the server got.
@@ -143,7 +154,7 @@ impl Cell {
 
     /// Asserts that the concurrent call has its own result, that a next call works, and that nothing is left.
     pub(crate) async fn end(mut self) {
-        self.counters.finish.notify_one();
+        self.connections.finish(&self.counters);
         let concurrent = (&mut self.concurrent).await.unwrap().unwrap();
         assert_eq!(concurrent.text(), "concurrent");
         self.end_after_loss().await;
@@ -194,10 +205,18 @@ impl Cell {
             };
             assert!(eventually(all_ended).await, "{:?}", counter.counts());
         }
+        if self.upstream.is_process() {
+            bridge.close().await;
+        }
         drop((bridge, service, concurrent, connections));
-        let before = self.tasks_before;
-        let is_clean = eventually(|| ResourceCounts::now().tasks == before).await;
-        assert!(is_clean, "{before} tasks, then {:?}", ResourceCounts::now());
+        let before = self.before;
+        let is_clean = || match self.upstream.is_process() {
+            true => ResourceCounts::now() == before,
+            // In memory, and next to other cells of the same process.
+            false => ResourceCounts::now().tasks == before.tasks,
+        };
+        let is_clean = eventually(is_clean).await;
+        assert!(is_clean, "{before:?}, then {:?}", ResourceCounts::now());
     }
 }
 

@@ -16,6 +16,10 @@ pub(crate) enum Front {
 pub(crate) enum Upstream {
     Wire(&'static str),
     Http(&'static str),
+    Http2(&'static str),
+    HttpSse,
+    /// A child process, over its stdin and stdout.
+    Child(&'static str),
 }
 
 /// How a server learns that a call is abandoned.
@@ -67,12 +71,30 @@ impl Upstream {
         Self::Wire(LEGACY),
         Self::Http(MODERN),
         Self::Http(LEGACY),
+        Self::Http2(MODERN),
+        Self::Http2(LEGACY),
+        Self::HttpSse,
+        Self::Child(MODERN),
+        Self::Child(LEGACY),
     ];
 
     pub(crate) fn version(self) -> &'static str {
         match self {
-            Self::Wire(version) | Self::Http(version) => version,
+            Self::Wire(version)
+            | Self::Http(version)
+            | Self::Http2(version)
+            | Self::Child(version) => version,
+            Self::HttpSse => "2024-11-05",
         }
+    }
+
+    /// Whether the server is another process, so that the clock must run.
+    pub(crate) fn is_process(self) -> bool {
+        matches!(self, Self::Child(_))
+    }
+
+    pub(crate) fn has_elicitation(self) -> bool {
+        self != Self::HttpSse
     }
 
     pub(crate) fn is_modern(self) -> bool {
@@ -81,9 +103,9 @@ impl Upstream {
 
     pub(crate) fn cancel_form(self) -> CancelForm {
         match self {
-            Self::Wire(_) => CancelForm::Message,
-            Self::Http(MODERN) => CancelForm::Close,
-            Self::Http(_) => CancelForm::PostedMessage,
+            Self::Wire(_) | Self::Child(_) | Self::HttpSse => CancelForm::Message,
+            Self::Http(MODERN) | Self::Http2(MODERN) => CancelForm::Close,
+            Self::Http(_) | Self::Http2(_) => CancelForm::PostedMessage,
         }
     }
 }
@@ -104,6 +126,9 @@ impl fmt::Display for Upstream {
         match self {
             Self::Wire(version) => write!(f, "{version} over a wire"),
             Self::Http(version) => write!(f, "{version} over HTTP/1.1"),
+            Self::Http2(version) => write!(f, "{version} over HTTP/2"),
+            Self::HttpSse => write!(f, "2024-11-05 over HTTP+SSE"),
+            Self::Child(version) => write!(f, "{version} in a child process"),
         }
     }
 }

@@ -12,6 +12,7 @@
 )]
 
 mod cell;
+mod child;
 mod column;
 mod server;
 mod ways;
@@ -19,7 +20,8 @@ mod ways;
 use column::{Front, LEGACY, MODERN, Upstream};
 use ways::Way;
 
-const _: () = assert!(Upstream::ALL.len() == 4, "each has a test below");
+// Those in child processes need a program that serves: `scenarios` runs them.
+const _: () = assert!(Upstream::ALL.len() == 7 + 2, "the others have a test below");
 
 /// Runs each way with each front.
 async fn run_all(upstream: Upstream) {
@@ -51,4 +53,19 @@ async fn an_abandoned_call_is_cancelled_at_a_modern_upstream_over_http() {
 #[tokio::test(start_paused = true)]
 async fn an_abandoned_call_is_cancelled_at_a_legacy_upstream_over_http() {
     run_all(Upstream::Http(LEGACY)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abandoned_call_is_cancelled_at_a_modern_upstream_over_http_2() {
+    run_all(Upstream::Http2(MODERN)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abandoned_call_is_cancelled_at_a_legacy_upstream_over_http_2() {
+    run_all(Upstream::Http2(LEGACY)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abandoned_call_is_cancelled_at_an_upstream_over_http_sse() {
+    run_all(Upstream::HttpSse).await;
 }

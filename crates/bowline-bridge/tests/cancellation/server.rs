@@ -7,15 +7,18 @@ use bowline::client::ClientBuilder;
 use bowline::exchange::{Outcome, Request};
 use bowline::http::HttpService;
 use bowline::http::client::HyperClient;
+use bowline::http::legacy::Legacy;
 use bowline::layer::Next;
 use bowline::prelude::*;
 use bowline::testing::{HandlerCounter, PipeConnector, RecordingSocket, RecordingWire, WireRecord};
 use bowline::wire;
+use bowline_core::era::{Dialect, Dialects, HttpTransportKind};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use super::child::ChildServer;
 use super::column::Upstream;
 
 /// What the server does, counted.
@@ -38,8 +41,10 @@ struct Connection {
     record: WireRecord,
     /// The tasks of the server that serve it.
     tasks: Vec<AbortHandle>,
-    /// The server over HTTP, and what its handlers count.
-    service: Option<(HttpService, ServerCounters)>,
+    /// The server over HTTP.
+    service: Option<HttpService>,
+    /// The server in a child process.
+    child: Option<ChildServer>,
 }
 
 impl Connections {
@@ -61,16 +66,24 @@ impl Connections {
                 self.spawn(at, server(counters).serve(far));
                 Client::from_wire(near)
             }
-            Upstream::Http(_) => {
-                self.0.lock().unwrap()[at].service =
-                    Some((server(counters).http(), counters.clone()));
+            Upstream::Child(_) => {
+                let child = ChildServer::default();
+                let command = child.command(counters, &record);
+                self.0.lock().unwrap()[at].child = Some(child);
+                Client::spawn(command)
+            }
+            Upstream::Http(_) | Upstream::Http2(_) | Upstream::HttpSse => {
+                self.0.lock().unwrap()[at].service = Some(service(counters, upstream));
                 let connections = self.clone();
                 let connector = PipeConnector::with(move |far| {
                     let socket = RecordingSocket::new(far, &record);
                     let service = connections.service(at);
                     connections.spawn(at, async move { service.serve_connection(socket).await });
                 });
-                let client = HyperClient::with_connector(connector);
+                let client = match upstream {
+                    Upstream::Http2(_) => HyperClient::with_http2_connector(connector),
+                    _ => HyperClient::with_connector(connector),
+                };
                 Client::connect("http://localhost/mcp").http_client(client)
             }
         };
@@ -87,22 +100,32 @@ impl Connections {
     }
 
     /// Ends the server of each connection, as if its process were killed. Over HTTP another one takes its place.
-    pub(crate) fn cut(&self) {
+    pub(crate) fn cut(&self, counters: &ServerCounters, upstream: Upstream) {
         for connection in self.0.lock().unwrap().iter_mut() {
             for task in connection.tasks.drain(..) {
                 task.abort();
             }
-            if let Some((service, counters)) = &mut connection.service {
-                service.shut_down(Duration::ZERO);
-                *service = server(counters).http();
+            if let Some(running) = &mut connection.service {
+                running.shut_down(Duration::ZERO);
+                *running = service(counters, upstream);
             }
+            if let Some(child) = &connection.child {
+                child.kill(counters);
+            }
+        }
+    }
+
+    /// Lets the concurrent call finish.
+    pub(crate) fn finish(&self, counters: &ServerCounters) {
+        counters.finish.notify_one();
+        for connection in self.0.lock().unwrap().iter() {
+            connection.child.iter().for_each(ChildServer::finish);
         }
     }
 
     fn service(&self, at: usize) -> HttpService {
         let connections = self.0.lock().unwrap();
-        let (service, _) = connections[at].service.as_ref().expect("it uses HTTP");
-        service.clone()
+        connections[at].service.clone().expect("it uses HTTP")
     }
 
     /// Returns the record of each connection.
@@ -115,6 +138,17 @@ impl Connections {
 #[derive(Deserialize, schemars::JsonSchema)]
 struct Name {
     name: String,
+}
+
+/// Returns the server over HTTP, without newer transports if the bridge is to use HTTP+SSE.
+fn service(counters: &ServerCounters, upstream: Upstream) -> HttpService {
+    let service = server(counters).http();
+    if upstream != Upstream::HttpSse {
+        return service;
+    }
+    let oldest = |dialect: &Dialect| dialect.http.transport == HttpTransportKind::HttpSse;
+    let service = service.versions(Dialects::only(oldest));
+    service.legacy(Legacy::sessions().http_sse())
 }
 
 /// A server whose lists have several pages.

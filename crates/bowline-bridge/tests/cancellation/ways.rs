@@ -55,7 +55,7 @@ impl Way {
         way!(
             "dropped while the client is asked",
             while_asked,
-            |front, _| (!front.has_elicitation()).then_some(NO_ELICITATION)
+            |front, upstream| no_elicitation(front, upstream)
         ),
         way!("a page stream is dropped", pages),
         way!(
@@ -63,10 +63,14 @@ impl Way {
             server_request,
             |front, upstream| match front.is_modern() || upstream.is_modern() {
                 true => Some(NO_SERVER_REQUESTS),
-                false => (!front.has_elicitation()).then_some(NO_ELICITATION),
+                false => no_elicitation(front, upstream),
             }
         ),
-        way!("no timer delays the cancel", without_delay),
+        way!(
+            "no timer delays the cancel",
+            without_delay,
+            |_, upstream| { upstream.is_process().then_some(RUNNING_CLOCK) }
+        ),
     ];
 
     /// The reason, by the specification, why this way does not apply; `None` if it does.
@@ -135,7 +139,7 @@ async fn lost_select(cell: Cell) {
 async fn outer_timeout(cell: Cell) {
     let call = cell.client.call_tool("slow", ()).start();
 
-    let lost = tokio::time::timeout(LIMIT, call).await;
+    let lost = timed_out(&cell, tokio::time::timeout(LIMIT, call)).await;
 
     assert!(lost.is_err());
     cell.expect_cancel("slow").await;
@@ -145,12 +149,9 @@ async fn outer_timeout(cell: Cell) {
 async fn idle_timeout(cell: Cell) {
     let slow = cell.client.call_tool("slow", ());
 
-    let timed_out = slow.idle_timeout(LIMIT).await;
+    let lost = timed_out(&cell, slow.idle_timeout(LIMIT).start()).await;
 
-    assert!(
-        matches!(timed_out, Err(Error::Timeout { .. })),
-        "{timed_out:?}"
-    );
+    assert!(matches!(lost, Err(Error::Timeout { .. })), "{lost:?}");
     cell.expect_cancel("slow").await;
     cell.end().await;
 }
@@ -158,14 +159,23 @@ async fn idle_timeout(cell: Cell) {
 async fn total_timeout(cell: Cell) {
     let slow = cell.client.call_tool("slow", ());
 
-    let timed_out = slow.timeout(LIMIT).await;
+    let lost = timed_out(&cell, slow.timeout(LIMIT).start()).await;
 
-    assert!(
-        matches!(timed_out, Err(Error::Timeout { .. })),
-        "{timed_out:?}"
-    );
-    expect_reason(&cell, "timed out after 1s").await;
+    assert!(matches!(lost, Err(Error::Timeout { .. })), "{lost:?}");
+    expect_reason(&cell, "timed out after 10s").await;
     cell.end().await;
+}
+
+/// Waits until the handler of a call runs, lets the time pass after which the call gives up, and returns its end.
+async fn timed_out<T: std::fmt::Debug>(cell: &Cell, call: impl Future<Output = T>) -> T {
+    let mut call = pin!(call);
+    let handlers = &cell.counters.handlers;
+    tokio::select! {
+        ended = &mut call => panic!("the call ended: {ended:?}"),
+        _ = handlers.wait_for(|counts| counts.started == 1) => {}
+    }
+    cell.pass(LIMIT).await;
+    call.await
 }
 
 async fn cancelled(cell: Cell) {
@@ -209,7 +219,7 @@ async fn subscription(cell: Cell) {
     let filter = ChangeFilter::new().resource("note:1");
     let subscription = cell.client.subscribe(filter).await.unwrap();
     let counts = || cell.counters.subscriptions.counts();
-    assert_eq!(counts().started, 1);
+    assert!(eventually(|| counts().started == 1).await);
     assert_eq!(counts().dropped + counts().finished, 0);
 
     drop(subscription);
@@ -235,7 +245,7 @@ async fn while_asked(cell: Cell) {
         cell.expect_no_cancel();
     } else {
         if cell.front.is_modern() {
-            tokio::time::advance(PARK_TIMEOUT).await; // its client cannot be heard before
+            cell.pass(PARK_TIMEOUT).await; // its client cannot be heard before
         }
         cell.expect_cancel("ask").await;
     }
@@ -284,8 +294,20 @@ async fn without_delay(cell: Cell) {
     cell.end().await;
 }
 
-const LIMIT: Duration = Duration::from_secs(1);
+/// Why a way in which the client is asked does not apply.
+fn no_elicitation(front: Front, upstream: Upstream) -> Option<&'static str> {
+    match (front.has_elicitation(), upstream.has_elicitation()) {
+        (true, true) => None,
+        (false, _) => Some(NO_ELICITATION),
+        (true, false) => Some(NO_QUESTIONS),
+    }
+}
+
+const LIMIT: Duration = Duration::from_secs(10);
 
 const NO_ELICITATION: &str = "the version of the client has no elicitation";
+const NO_QUESTIONS: &str = "the version of the server has no elicitation";
+const RUNNING_CLOCK: &str =
+    "the clock of another process cannot be paused; the same wire in memory has this cell";
 const NO_SERVER_REQUESTS: &str =
     "since 2026-07-28 servers send no requests: a question is a result, which cannot be withdrawn";

@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex, OnceLock};
 
 use bowline_auth::server::ResourceServer;
+use bowline_bridge::credentials::Credentials;
+use bowline_bridge::{Bridge, BridgeConfig};
 use serde_json::json;
 
 use crate::world::*;
@@ -51,4 +53,25 @@ async fn the_bridge_obtains_a_token_with_its_own_credentials_for_all_clients() {
     let last = heads.all().pop().unwrap().authorization;
     assert_eq!(last.as_deref(), Some("Bearer robot.bridge.use.1"));
     assert!(heads.all().iter().all(|head| !head.text.contains("editor")));
+}
+
+#[test]
+fn settings_that_cannot_be_used_are_refused_with_their_names() {
+    let refused = [
+        (json!({"clientCredentials": true}), "`oauth.clientId`"),
+        (json!({"clientKey": "k"}), "`oauth.clientId`"),
+        (
+            json!({"clientId": "c", "clientKey": "k"}),
+            "`oauth.clientKey`",
+        ),
+    ];
+    for (settings, name) in refused {
+        let file = json!({"mcpServers": {"a": {"url": "http://127.0.0.1:1/mcp", "bridge": {"oauth": settings}}}});
+        let config = BridgeConfig::from_json(&file.to_string()).unwrap();
+
+        let refused = Bridge::from_config_with(&config, |server| Credentials::new().target(server));
+
+        let error = refused.err().unwrap().to_string();
+        assert!(error.contains(name), "{error}");
+    }
 }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline::exchange::Request;
+use bowline::layer::Next;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -83,6 +85,56 @@ async fn lists_and_handshake_wait_for_a_hanging_server_no_longer_than_told() {
         "{:?}",
         start.elapsed()
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_one_list_waits_for_a_hanging_server() {
+    for front in ERAS {
+        let world = World::default();
+        world.hang("a");
+        world.serve("b", &named("second"), MODERN);
+        let bridge = world.bridge(TWO);
+        let start = Instant::now();
+        let client = connect(&bridge, front).await;
+        let handshake = start.elapsed();
+        tool_names(&client).await;
+        let first = start.elapsed() - handshake;
+
+        for _ in 0..4 {
+            assert_eq!(tool_names(&client).await, ["b__name"], "{front}");
+        }
+
+        let others = start.elapsed() - handshake - first;
+        // The probe of a client fails after five seconds.
+        assert!(handshake < Duration::from_secs(3), "{handshake:?}");
+        assert!(first >= Duration::from_secs(4), "{first:?}");
+        assert!(others <= Duration::from_secs(2), "{others:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_one_list_waits_for_a_server_that_is_connected_and_silent() {
+    for back in ERAS {
+        let world = World::default();
+        let silent = named("first").layer(|request: Request, next: Next| async move {
+            match &*request.method {
+                "tools/list" => std::future::pending().await,
+                _ => next.run(request).await,
+            }
+        });
+        world.serve("a", &silent, back);
+        world.serve("b", &named("second"), MODERN);
+        let client = connect(&world.bridge(TWO), MODERN).await;
+        tool_names(&client).await;
+        let start = Instant::now();
+
+        for _ in 0..4 {
+            assert_eq!(tool_names(&client).await, ["b__name"], "{back}");
+        }
+
+        let took = start.elapsed();
+        assert!(took <= Duration::from_secs(2), "{back}: {took:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
