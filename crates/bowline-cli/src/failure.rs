@@ -71,6 +71,9 @@ impl Failure {
         if failure.exit == Exit::Usage {
             return failure; // it is not the server that is wrong
         }
+        if failure.exit == Exit::TimedOut {
+            failure.advice = None; // that of calls, whose time is another
+        }
         failure.exit = Exit::Connect;
         // The message of a URL names it already.
         if !failure.message.starts_with("failed to connect") {
@@ -234,6 +237,19 @@ mod tests {
             failure.to_string(),
             "failed to connect to http://x.example: refused␛[2J"
         );
+    }
+
+    #[test]
+    fn connecting_and_calls_that_time_out_have_different_advice() {
+        let timeout = || Error::Timeout {
+            after: std::time::Duration::from_secs(5),
+        };
+
+        let call = Failure::from(timeout()).with_advice();
+        let connecting = Failure::connecting("x", timeout()).with_advice();
+
+        assert!(call.contains("--timeout"), "{call}");
+        assert!(connecting.contains("`bowline doctor`"), "{connecting}");
     }
 
     #[test]

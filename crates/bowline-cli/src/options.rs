@@ -314,7 +314,8 @@ struct ServeOptions {
     telemetry: TelemetryOptions,
 }
 
-/// How a server ends after SIGTERM.
+// How a server ends after SIGTERM.
+// No doc comment: it would be the description of every command with these options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
 pub(crate) struct DrainOptions {
     /// How long new requests are still taken after SIGTERM, until load balancers have noticed (HTTP only) [default: 5s].
@@ -371,6 +372,23 @@ mod tests {
     fn parse(line: &str) -> Result<CliCommand, String> {
         let words = line.split_whitespace();
         CliCommand::parse(words).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_help_of_a_command_begins_as_the_list_of_commands_describes_it() {
+        let list = Options::command();
+        let mut examined = 0;
+        for listed in list.get_subcommands().filter(|it| !it.is_hide_set()) {
+            let name = listed.get_name();
+            let help = parse(&format!("{name} --help")).unwrap_err();
+            // Lines are folded.
+            let first = help.split("\n\n").next().unwrap().replace('\n', " ");
+            let described = listed.get_about().unwrap().to_string();
+            let (first, described) = (first.trim_end_matches('.'), described.trim_end_matches('.'));
+            assert_eq!(first, described, "{name}");
+            examined += 1;
+        }
+        assert!(examined > 20, "{examined}");
     }
 
     #[test]

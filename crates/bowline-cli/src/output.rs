@@ -10,7 +10,8 @@ use clap::Args;
 use serde::Serialize;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// The options of a command that prints something.
+// The options of a command that prints something.
+// No doc comment: it would be the description of every command with these options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputOptions {

@@ -3,15 +3,8 @@
 use std::env;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 
-use bowline::exchange::BoxFuture;
-use bowline::http::client::{Authorizer, Refusal};
-use bowline::{Error, Result};
 use bowline_auth::client::{FileStore, Loopback, OAuth};
-use http::{request, response};
-
-use crate::target::UrlTarget;
 
 /// Whether to sign in with OAuth when the server refuses a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,21 +14,17 @@ pub(crate) enum SignIn {
     WhenRefused(Option<PathBuf>),
 }
 
-/// Signs in when the server refuses a request. Calls that are refused meanwhile wait for the same sign-in.
-///
-/// The sign-in goes on when the call that caused it is dropped: hosts give a call up after a minute, which is less than
-/// a person may need, and the next call then finds the token.
-pub(crate) struct SignInWhenRefused(Arc<OAuth>);
-
-impl SignInWhenRefused {
-    /// Creates an authorizer that registers as the client `name`. Returns `None` if the command must not sign in.
-    pub(crate) fn new(target: &UrlTarget, name: &str) -> Option<Self> {
-        let SignIn::WhenRefused(folder) = &target.sign_in else {
+impl SignIn {
+    /// Returns a client that registers as `name`; `None` if the command must not sign in.
+    ///
+    /// Calls that are refused meanwhile wait for the same sign-in. It goes on when they are dropped: hosts give a call up
+    /// after a minute, which is less than a person may need.
+    pub(crate) fn oauth(&self, url: &str, name: &str) -> Option<OAuth> {
+        let Self::WhenRefused(folder) = self else {
             return None;
         };
-        let oauth = OAuth::new(&target.url).name(name);
-        let oauth = with_browser(oauth, "the server");
-        Some(Self(Arc::new(with_files(oauth, folder.clone()))))
+        let oauth = with_browser(OAuth::new(url).name(name), "the server");
+        Some(with_files(oauth, folder.clone()).outlive_calls())
     }
 }
 
@@ -57,29 +46,6 @@ pub(crate) fn with_files(oauth: OAuth, folder: Option<PathBuf>) -> OAuth {
             tracing::warn!("no home directory: tokens are kept in memory only; see --token-dir");
             oauth
         }
-    }
-}
-
-impl Authorizer for SignInWhenRefused {
-    fn sign<'a>(&'a self, request: &'a mut request::Parts) -> BoxFuture<'a, Result<()>> {
-        self.0.sign(request)
-    }
-
-    fn answer<'a>(&'a self, refusal: &'a Refusal) -> BoxFuture<'a, Result<()>> {
-        let (oauth, refusal) = (self.0.clone(), refusal.clone());
-        Box::pin(async move {
-            // The timeout of the prompt ends the task, or the end of the runtime.
-            let answer = tokio::spawn(async move { oauth.answer(&refusal).await });
-            answer.await.unwrap_or(Err(Error::Closed))
-        })
-    }
-
-    fn identity(&self) -> Option<String> {
-        self.0.identity()
-    }
-
-    fn observe_response(&self, head: &response::Parts) {
-        self.0.observe_response(head);
     }
 }
 

@@ -11,7 +11,8 @@ use clap::Args;
 
 use super::options::UpstreamPlan;
 
-/// The options for replicas.
+// The options for replicas.
+// No doc comment: it would be the description of every command with these options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub(crate) struct ClusterOptions {
     /// Be one of several replicas, which share this engine: `postgres://…`, `redis://…` or `nats://…`. `${NAME}` is

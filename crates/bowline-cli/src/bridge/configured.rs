@@ -2,23 +2,47 @@
 
 use std::path::Path;
 
-use bowline_bridge::config::BridgeSettings;
+use bowline::Client;
 #[cfg(unix)]
 use bowline_bridge::config::ConfigChanges;
+use bowline_bridge::config::{BridgeSettings, UpstreamConfig};
 use bowline_bridge::credentials::{self, Credentials};
-use bowline_bridge::{Bridge, BridgeConfig};
+use bowline_bridge::{Bridge, BridgeConfig, Target};
 
 use super::BoxError;
 use super::options::{FrontPlan, HttpFront};
+use crate::child_stderr::StderrWriter;
 use crate::sign_in::{SignIn, with_browser, with_files};
 
-/// Creates a bridge to the servers of `file`.
-pub(crate) fn bridge(file: &Path, sign_in: &SignIn) -> Result<(Bridge, BridgeConfig), BoxError> {
+/// Creates a bridge to the servers of `file`. What they print to stderr is passed on, with their names.
+pub(crate) fn bridge(
+    file: &Path,
+    sign_in: &SignIn,
+    stderr: &StderrWriter,
+) -> Result<(Bridge, BridgeConfig), BoxError> {
     let config = BridgeConfig::from_file(file)?;
     credentials::check_front(&config)?;
-    let credentials = credentials(sign_in);
-    let bridge = Bridge::from_config_with(&config, move |server| credentials.target(server))?;
+    let (credentials, stderr) = (credentials(sign_in), stderr.clone());
+    let bridge = Bridge::from_config_with(&config, move |server| match server.server().url() {
+        Some(_) => credentials.target(server),
+        None => command_target(server, &stderr),
+    })?;
     Ok((bridge, config))
+}
+
+fn command_target(config: &UpstreamConfig, stderr: &StderrWriter) -> bowline::Result<Target> {
+    drop(config.server().client()?); // reports an unset variable now, not at the first request
+    let (server, stderr) = (config.server().clone(), stderr.clone());
+    let target = Target::new(config.name(), move |_| {
+        let (name, stderr) = (server.name().to_owned(), stderr.clone());
+        let command = server.to_command()?.ok_or(bowline::Error::Closed)?;
+        let command = command.on_stderr(move |line| stderr.write(&format!("{name}: {line}")));
+        Ok(Client::spawn(command))
+    });
+    Ok(match config.settings().shared {
+        true => target.stateless(),
+        false => target,
+    })
 }
 
 /// Returns the credentials of servers. Each has its own sign-in and tokens, also if two have the same URL: they may be

@@ -74,39 +74,6 @@ fn is_loopback(address: &str) -> bool {
     host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
-/// Waits for a future, or for SIGTERM or SIGINT (Ctrl-C outside Unix): a user who signals twice does not want to wait
-/// for child processes, which are then killed.
-pub(crate) async fn until_second_signal(future: impl Future<Output = ()>) {
-    tokio::select! {
-        biased;
-        () = future => {}
-        () = signal() => {}
-    }
-}
-
-#[cfg(unix)]
-async fn signal() {
-    use tokio::signal::unix::{SignalKind, signal};
-
-    let terminate = signal(SignalKind::terminate());
-    let interrupt = signal(SignalKind::interrupt());
-    let (Ok(mut terminate), Ok(mut interrupt)) = (terminate, interrupt) else {
-        return std::future::pending().await; // without a handler there is no signal to wait for
-    };
-    tokio::select! {
-        biased; // both mean the same
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-}
-
-#[cfg(not(unix))]
-async fn signal() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending().await // without a handler there is no signal to wait for
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

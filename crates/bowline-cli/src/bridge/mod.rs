@@ -19,6 +19,8 @@ pub(crate) use options::{BridgeOptions, BridgePlan};
 
 mod pins;
 
+mod signals;
+
 mod state_key;
 
 mod upstream;
@@ -30,6 +32,7 @@ use crate::child_stderr::StderrWriter;
 use crate::log::log_service_to_stderr;
 use crate::telemetry::Exporters;
 use options::{BridgeLimits, UpstreamPlan};
+use signals::Signals;
 
 /// An error for the user, with its causes.
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -46,18 +49,24 @@ pub(crate) async fn run(plan: BridgePlan) -> Result<(), BoxError> {
         return pins.run(file);
     }
     let exporters = plan.telemetry.start("bowline-bridge").await?;
-    let served = serve(plan, exporters.as_ref().map(Exporters::telemetry)).await;
+    let signals = Signals::start();
+    let telemetry = exporters.as_ref().map(Exporters::telemetry);
+    let served = serve(plan, telemetry, &signals).await;
     if let Some(exporters) = exporters {
-        front::until_second_signal(exporters.shut_down()).await;
+        signals.until_second(exporters.shut_down()).await;
     }
     served
 }
 
-async fn serve(plan: BridgePlan, telemetry: Option<Telemetry>) -> Result<(), BoxError> {
+async fn serve(
+    plan: BridgePlan,
+    telemetry: Option<Telemetry>,
+    signals: &Signals,
+) -> Result<(), BoxError> {
     let child_stderr = StderrWriter::start();
     let (bridge, served) = match &plan.upstream {
         UpstreamPlan::Config { file, sign_in, .. } => {
-            let (bridge, config) = configured::bridge(file, sign_in)?;
+            let (bridge, config) = configured::bridge(file, sign_in, &child_stderr)?;
             let bridge = clustered(observed(bridge, telemetry), &plan).await?;
             let guard = credentials::guard(&config)?;
             let settings = config.settings();
@@ -74,7 +83,7 @@ async fn serve(plan: BridgePlan, telemetry: Option<Telemetry>) -> Result<(), Box
         }
         UpstreamPlan::Url(url) => serve_one(upstream::url_target(url), &plan, telemetry).await?,
     };
-    front::until_second_signal(bridge.close()).await;
+    signals.until_second(bridge.close()).await;
     child_stderr.flush();
     served
 }

@@ -168,6 +168,11 @@ impl BridgeOptions {
     /// Checks what clap cannot check, and replaces variables.
     pub(crate) fn plan(self) -> Result<BridgePlan, String> {
         let front = self.front()?;
+        if let (Some(_), Some((option, member))) = (&self.config, self.given_limit()) {
+            return Err(format!(
+                "{option} is for one server; set {member} in the file"
+            ));
+        }
         let is_front_chosen = self.stdio || self.http.is_some();
         let limits = BridgeLimits {
             max_connections: self.max_connections.map(NonZeroUsize::get),
@@ -196,6 +201,44 @@ impl BridgeOptions {
             telemetry,
             verbosity,
         })
+    }
+
+    /// Returns a limit that is given, and what has its meaning in a configuration file.
+    fn given_limit(&self) -> Option<(&'static str, &'static str)> {
+        let limits = [
+            (
+                self.max_connections.is_some(),
+                "--max-connections",
+                "`bridge.maxConnections` of the servers",
+            ),
+            (
+                self.max_connections_each.is_some(),
+                "--max-connections-each",
+                "`bridge.maxConnectionsEach` of the servers",
+            ),
+            (
+                self.max_principal_connections.is_some(),
+                "--max-principal-connections",
+                "`bridge.maxPrincipalConnections` of the servers",
+            ),
+            (
+                self.idle_timeout.is_some(),
+                "--idle-timeout",
+                "`bridge.idleTimeout` of the servers",
+            ),
+            (
+                self.park_timeout.is_some(),
+                "--park-timeout",
+                "`bridge.parkTimeout`",
+            ),
+            (
+                self.timeout.is_some(),
+                "--timeout",
+                "`bridge.timeout` of the servers",
+            ),
+        ];
+        let given = limits.into_iter().find(|(is_given, ..)| *is_given);
+        given.map(|(_, option, member)| (option, member))
     }
 
     fn front(&self) -> Result<FrontPlan, String> {
@@ -400,6 +443,24 @@ mod tests {
             ("bridge --cluster mysql://a -- server", "postgres://"),
             ("bridge --cluster-name a -- server", "--cluster"),
             ("bridge --state-key secret -- server", "`@FILE`"),
+            (
+                "bridge --max-connections 9 --config a",
+                "set `bridge.maxConnections` of the servers in the file",
+            ),
+            (
+                "bridge --max-connections-each 9 --config a",
+                "`bridge.maxConnectionsEach`",
+            ),
+            (
+                "bridge --max-principal-connections 9 --config a",
+                "`bridge.maxPrincipalConnections`",
+            ),
+            ("bridge --idle-timeout 9 --config a", "`bridge.idleTimeout`"),
+            (
+                "bridge --park-timeout 9 --config a",
+                "set `bridge.parkTimeout` in the file",
+            ),
+            ("bridge --timeout 9 --config a", "`bridge.timeout`"),
             ("bridge --check-pins", "--config"),
             ("bridge --check-pins -- server", "cannot be used with"),
             ("bridge --accept-pins a -- server", "cannot be used with"),

@@ -22,22 +22,26 @@ impl PinsAction {
     ///
     /// # Errors
     ///
-    /// Also if tools are quarantined that are not to be accepted, so that scripts notice it.
+    /// Also if a check finds tools that are quarantined, so that scripts notice it.
     pub(crate) fn run(&self, file: &Path) -> Result<(), BoxError> {
         let config = BridgeConfig::from_file(file)?;
         let selected: &[String] = match self {
             Self::Check => &[],
             Self::Accept(selected) => selected,
         };
+        check_names(&config, selected)?;
         let mut unused: BTreeSet<&String> = selected.iter().collect();
         let (mut accepted, mut left) = (0, 0);
         for pins in quarantines(&config)? {
             let Quarantine { mut pins, tools } = pins;
             for (server, tool) in tools {
                 let name = format!("{server}/{tool}");
-                println!("{}", pins.diff(&server, &tool).unwrap_or_default());
-                let is_meant = |it: &&String| **it == name || **it == server || *it == "all";
-                match selected.iter().find(is_meant) {
+                let is_meant = |it: &&String| **it == name || **it == server || *it == ALL;
+                let selector = selected.iter().find(is_meant);
+                if selector.is_some() || *self == Self::Check {
+                    println!("{}", pins.diff(&server, &tool).unwrap_or_default());
+                }
+                match selector {
                     Some(selector) => {
                         // That which was read and printed, and not a later one in the file.
                         pins.accept(&server, &tool)?;
@@ -52,9 +56,14 @@ impl PinsAction {
         if accepted > 0 {
             eprintln!("bowline: send SIGHUP to a bridge that is running, so that it offers them");
         }
+        unused.retain(|name| *name != ALL);
         match (unused.first(), left) {
             (Some(name), _) => Err(format!("nothing is quarantined that `{name}` names").into()),
             (None, 0) => Ok(()),
+            (None, left) if *self != Self::Check => {
+                eprintln!("bowline: {left} more are quarantined; --check-pins shows them");
+                Ok(())
+            }
             (None, left) => Err(format!(
                 "{left} quarantined; accept them with --accept-pins SERVER/TOOL, SERVER or all"
             )
@@ -62,6 +71,25 @@ impl PinsAction {
         }
     }
 }
+
+/// Refuses names of servers that the configuration does not have.
+fn check_names(config: &BridgeConfig, selected: &[String]) -> Result<(), BoxError> {
+    let names: Vec<&str> = config.upstreams().map(|server| server.name()).collect();
+    let is_known = |it: &String| {
+        let server = it.split_once('/').map_or(it.as_str(), |(server, _)| server);
+        it == ALL || names.contains(&server) || names.contains(&it.as_str())
+    };
+    match selected.iter().find(|it| !is_known(it)) {
+        Some(unknown) => {
+            let names = names.join("`, `");
+            Err(format!("no server of the file is called `{unknown}`; it has `{names}`").into())
+        }
+        None => Ok(()),
+    }
+}
+
+/// Accepts the tools of all servers.
+const ALL: &str = "all";
 
 /// The tools of a file of pins that are quarantined.
 struct Quarantine {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use bowline_bridge::Target;
 
 use crate::child_stderr::StderrWriter;
-use crate::sign_in::SignInWhenRefused;
 use crate::target::{CommandTarget, UrlTarget};
 
 /// Returns a target that starts the command. Its stderr is passed on.
@@ -23,10 +22,10 @@ pub(crate) fn command_target(plan: CommandTarget, stderr: StderrWriter) -> Targe
 pub(crate) fn url_target(plan: &UrlTarget) -> Target {
     let plan = plan.clone();
     let name = plan.url.clone();
-    let sign_in = SignInWhenRefused::new(&plan, "Bowline bridge").map(Arc::new);
+    let oauth = plan.oauth("Bowline bridge").map(Arc::new);
     let target = Target::new(name, move |_| {
-        Ok(match &sign_in {
-            Some(sign_in) => plan.client().authorizer(sign_in.clone()),
+        Ok(match &oauth {
+            Some(oauth) => plan.client().authorizer(oauth.clone()),
             None => plan.client(),
         })
     });

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use bowline::http::client::Authorizer;
+use bowline_auth::client::OAuth;
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, Uri};
 
 use crate::failure::Failure;
 use crate::interrupt::until_interrupted;
-use crate::sign_in::SignInWhenRefused;
 use crate::target::{UrlTarget, finish};
 
 /// Finds tokens for one server.
 #[derive(Default)]
 pub(crate) struct Credentials {
     /// `None` if the user has given a token, or forbids signing in.
-    sign_in: Option<Arc<SignInWhenRefused>>,
+    sign_in: Option<Arc<OAuth>>,
     /// Why signing in failed.
     pub(crate) failure: Option<String>,
 }
@@ -24,7 +24,7 @@ impl Credentials {
     /// Prepares to use kept tokens.
     pub(crate) fn new(target: &UrlTarget) -> Self {
         Self {
-            sign_in: SignInWhenRefused::new(target, "Bowline").map(Arc::new),
+            sign_in: target.oauth("Bowline").map(Arc::new),
             failure: None,
         }
     }

@@ -27,7 +27,8 @@ use crate::status_line::StatusLine;
 use form::Field;
 use terminal::{Conversation, Terminal};
 
-/// How to answer questions of the server.
+// How to answer questions of the server.
+// No doc comment: it would be the description of every command with these options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Questions of the server")]
 pub(crate) struct QuestionOptions {

@@ -10,7 +10,8 @@ use super::{Target, resolve};
 use crate::failure::Failure;
 use crate::values::parse_duration;
 
-/// The server of a command that takes no other words.
+// The server of a command that takes no other words.
+// No doc comment: it would be the description of every command with these options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub(crate) struct TargetArgs {
     /// The server: a URL, a name from the configuration of a host, or FILE#NAME.
@@ -31,7 +32,8 @@ impl TargetArgs {
     }
 }
 
-/// How to reach the server.
+// How to reach the server.
+// No doc comment: it would be the description of every command with these options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ConnectOptions {

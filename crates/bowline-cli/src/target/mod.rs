@@ -9,13 +9,13 @@ pub(crate) use resolve::{configured_server, resolve, split_words};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use bowline::Client;
 use bowline::client::ClientBuilder;
 use bowline::types::{DiscoverRequest, DiscoverResult, Method as _};
 use bowline::wire::Command;
+use bowline_auth::client::OAuth;
 use bowline_recording::Mock;
 
 use crate::child_stderr::StderrWriter;
@@ -24,7 +24,7 @@ use crate::interrupt::until_interrupted;
 use crate::mock::open_recording;
 use crate::output::visible_line;
 use crate::redact::{redact_url, redact_words};
-use crate::sign_in::{SignIn, SignInWhenRefused};
+use crate::sign_in::SignIn;
 use crate::values::NamedValue;
 
 /// A server to talk to.
@@ -72,6 +72,11 @@ impl CommandTarget {
 }
 
 impl UrlTarget {
+    /// Returns a client that signs in as `name` when the server refuses a request; `None` if it must not.
+    pub(crate) fn oauth(&self, name: &str) -> Option<OAuth> {
+        self.sign_in.oauth(&self.url, name)
+    }
+
     /// Returns a builder that sends the headers, without signing in.
     pub(crate) fn client(&self) -> ClientBuilder {
         let mut builder = Client::connect(&self.url);
@@ -104,8 +109,8 @@ impl Target {
             }
             Self::Url(target) => {
                 let builder = target.client();
-                match SignInWhenRefused::new(target, "Bowline") {
-                    Some(sign_in) => builder.authorizer(Arc::new(sign_in)),
+                match target.oauth("Bowline") {
+                    Some(oauth) => builder.authorizer(oauth),
                     None => builder,
                 }
             }

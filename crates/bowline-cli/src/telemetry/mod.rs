@@ -33,7 +33,8 @@ use crate::failure::Failure;
 use crate::values::parse_address;
 use scrape::{ScrapeReader, ScrapeServer};
 
-/// Where spans and metrics go.
+// Where spans and metrics go.
+// No doc comment: it would be the description of every command with these options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub(crate) struct TelemetryOptions {
     /// Send spans and metrics to this OTLP endpoint over HTTP, such as http://localhost:4318.

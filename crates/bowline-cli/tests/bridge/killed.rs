@@ -97,7 +97,7 @@ async fn the_calls_of_a_client_over_stdio_end_when_the_bridge_is_killed() {
 }
 
 /// The rounds, and how many calls are answered in each of them before the bridge is killed.
-fn answered_before_kills() -> impl Iterator<Item = (u64, u64)> {
+pub(crate) fn answered_before_kills() -> impl Iterator<Item = (u64, u64)> {
     let seed = std::env::var("STORM_SEED").ok();
     let seed: u64 = seed.and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let kills = std::env::var("STORM_KILLS").ok();

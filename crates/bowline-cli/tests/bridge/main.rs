@@ -9,6 +9,7 @@
 
 mod auth;
 mod killed;
+mod killed_peers;
 mod pins;
 mod restarted;
 mod sign_in;
@@ -227,6 +228,31 @@ async fn a_second_signal_kills_a_server_that_does_not_exit() {
 }
 
 #[tokio::test]
+async fn a_second_signal_kills_a_server_that_does_not_exit_also_while_a_call_runs() {
+    in_time(async {
+        // It ignores the end of its stdin, and the signal that follows, for longer than the test may take.
+        let script = format!("trap '' TERM; {}; sleep 300", with_pid(""));
+        let (mut bridge, url) = Program::bridge_to(&["sh", "-c", &script]).await;
+        let client = Client::connect(&url).await.unwrap();
+        let pid = bridge.stderr_line("pid ").await;
+        let slow = client.call_tool("slow", json!({"seconds": 600}));
+        let slow = tokio::spawn(slow.start());
+        let echo = client.call_tool("echo", json!({"text": "x"}));
+        assert_eq!(echo.await.unwrap().text(), "x");
+
+        // Two of a kind at once may be one.
+        bridge.terminate().await;
+        bridge.signal("INT").await;
+
+        // Without a third one.
+        assert_eq!(bridge.exit().await.code(), Some(0));
+        assert!(slow.await.unwrap().is_err());
+        wait_for_exit(&pid).await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_command_that_does_not_exist_is_named_in_the_error() {
     in_time(async {
         let mut bridge = Program::start(&["bridge", "--stdio", "--", "no-such-server"]);
@@ -386,6 +412,24 @@ async fn the_servers_of_a_file_are_served_and_read_again_at_sighup() {
             "3"
         );
         std::fs::remove_file(&file).unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_the_servers_of_a_file_print_to_stderr_is_passed_on_with_their_names() {
+    in_time(async {
+        let folder = sign_in::Folder::new("stderr");
+        let script = format!("echo started >&2; exec '{BOWLINE}' serve-demo");
+        let server = json!({"command": "sh", "args": ["-c", script]});
+        let file = json!({"mcpServers": {"noisy": server}}).to_string();
+        let file = folder.write("bridge.json", &file);
+        let mut bridge = Program::start(&["bridge", "--config", &file, "--http", "127.0.0.1:0"]);
+        let url = bridge.stderr_line("bowline: listening on ").await;
+
+        Client::connect(&url).await.unwrap();
+
+        assert_eq!(bridge.stderr_line("noisy: ").await, "started");
     })
     .await;
 }

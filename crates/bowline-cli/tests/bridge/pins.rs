@@ -48,6 +48,10 @@ async fn a_changed_tool_is_shown_and_offered_again_once_it_is_accepted() {
         assert!(shown.stderr.contains("1 quarantined"), "{shown:?}");
         let other = pins(file, &["--accept-pins", "math/other"]).await;
         assert_eq!(other.code, Some(1), "{other:?}");
+        assert_eq!(other.stdout, "", "nothing is accepted");
+        let unknown = pins(file, &["--accept-pins", "maths"]).await;
+        assert_eq!(unknown.code, Some(1), "{unknown:?}");
+        assert!(unknown.stderr.contains("it has `math`"), "{unknown:?}");
         assert_eq!(tools().await, 0);
 
         let accepted = pins(file, &["--accept-pins", "math/add"]).await;
