@@ -2,6 +2,8 @@
 
 #[path = "../../../crates/bowline-bridge/tests/cancellation/cell.rs"]
 mod cell;
+#[path = "../../../crates/bowline-bridge/tests/cancellation/child.rs"]
+mod child;
 #[path = "../../../crates/bowline-bridge/tests/cancellation/column.rs"]
 mod column;
 #[path = "../../../crates/bowline-bridge/tests/cancellation/server.rs"]
@@ -12,7 +14,13 @@ mod ways;
 use std::fmt;
 use std::fmt::Write;
 
+use bowline::testing::{HandlerCounter, RecordingWire, WireRecord};
+use bowline::wire;
+use tokio::signal::unix::{SignalKind, signal};
+
+use self::child::Report;
 use self::column::{Front, Upstream};
+use self::server::ServerCounters;
 use self::ways::Way;
 
 /// A way to abandon a call, through the bridge.
@@ -46,11 +54,39 @@ impl BridgedCell {
         self.way.not_applicable(self.front, self.upstream)
     }
 
-    /// Runs the cell. No socket or process is involved, so the clock is paused.
+    /// Runs the cell. The clock is paused if no process is involved; there are no sockets.
     pub(crate) async fn run(self) {
-        tokio::time::pause();
+        if !self.upstream.is_process() {
+            tokio::time::pause();
+        }
         self.way.run(self.front, self.upstream).await;
     }
+}
+
+/// Serves over stdin and stdout, and reports to stderr; the main function of a server in a child process.
+pub(crate) async fn serve() {
+    let counters = ServerCounters {
+        handlers: HandlerCounter::with_callback(|counts| report(&Report::Handlers(counts))),
+        subscriptions: HandlerCounter::with_callback(|counts| {
+            report(&Report::Subscriptions(counts));
+        }),
+        ..ServerCounters::default()
+    };
+    let record = WireRecord::with_callback(|event| report(&Report::Event(event.clone())));
+    let mut finish = signal(SignalKind::user_defined1()).unwrap();
+    let finished = counters.finish.clone();
+    tokio::spawn(async move {
+        while finish.recv().await.is_some() {
+            finished.notify_one();
+        }
+    });
+    report(&Report::Ready(std::process::id()));
+    let wire = RecordingWire::with_record(wire::stdio().unwrap(), &record);
+    server::server(&counters).serve(wire).await.unwrap();
+}
+
+fn report(report: &Report) {
+    eprintln!("{}", serde_json::to_string(report).unwrap());
 }
 
 /// Returns the cells that apply and have not passed.

@@ -53,6 +53,7 @@ fn main() -> ExitCode {
             }
             None => return ExitCode::from(2),
         },
+        ["--serve-behind-bridge"] => runner::block_on(1, bridged::serve()),
         ["--run", name, "--calls", calls] => {
             let tests = calls.parse().map(test::Test::all).unwrap_or_default();
             match tests.into_iter().find(|test| test.to_string() == *name) {

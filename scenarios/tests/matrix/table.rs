@@ -163,11 +163,13 @@ const BRIDGED: &str = "
 ## Through the bridge
 
 The same with `bowline-bridge` between client and server: a column is the version and transport of the client, a table
-those of the server. Each cell ran in a separate process, over connections in memory, with a concurrent call in flight
-through the same bridge. A ✓ means: the server got exactly one cancel, of the right call, on its own connection and in
-the form of its own wire, with the reason of the client where both wires carry one; the handler's future was dropped; no
-response was sent; the concurrent call got its own result, and a next call worked; afterwards the bridge held no request
-and no parked call, and as many tasks ran as before. *No timer delays the cancel* means that no time passed between the
+those of the server. Each cell ran in a separate process, with a concurrent call in flight through the same bridge.
+Connections are in memory, but for those to servers in child processes. A ✓ means: the server got exactly one cancel, of
+the right call, on its own connection and in the form of its own wire, with the reason of the client where both wires
+carry one; the handler's future was dropped; no response was sent; the concurrent call got its own result, and a next
+call worked; afterwards the bridge held no request and no parked call, and as many tasks ran as before; with child
+processes, there were also as many file descriptors and children. *The server is lost* kills a child process with SIGKILL.
+*No timer delays the cancel* means that no time passed between the
 drop and the end of the handler, measured with tokio's paused clock, in which time passes only where a task waits for
 a timer.
 
