@@ -8,6 +8,9 @@ use bytes::Bytes;
 use http::Request;
 use http::header::LOCATION;
 use serde::Deserialize;
+use serde_json::{Value, json};
+
+const CLIENT_METADATA: &str = "https://conformance-test.local/client-metadata.json";
 
 /// The credentials that the suite provides for a registered client.
 #[derive(Default, Deserialize)]
@@ -30,7 +33,7 @@ pub(crate) fn oauth(
 ) -> bowline_auth::client::Result<OAuth> {
     let mut oauth = OAuth::new(url)
         .name("everything-client")
-        .client_metadata("https://conformance-test.local/client-metadata.json")
+        .client_metadata(CLIENT_METADATA)
         .user_agent(EmbeddedBrowser::new(
             "http://localhost:3000/callback",
             follow_redirect,
@@ -70,6 +73,37 @@ pub(crate) fn oauth(
         oauth = oauth.enterprise(provider, move |_| std::future::ready(Ok(id_token.clone())));
     }
     Ok(oauth)
+}
+
+/// Returns the same as `oauth` of a bridge's configuration file, as far as it has such settings.
+pub(crate) fn bridge_settings(scenario: &str, credentials: &ClientCredentials) -> Value {
+    let mut settings = json!({"clientMetadataUrl": CLIENT_METADATA});
+    let members = [
+        ("clientId", &credentials.client_id),
+        ("clientSecret", &credentials.client_secret),
+        ("clientKey", &credentials.private_key_pem),
+        ("issuer", &credentials.issuer),
+    ];
+    for (member, value) in members {
+        if let Some(value) = value {
+            settings[member] = json!(value);
+        }
+    }
+    if scenario.starts_with("auth/client-credentials") {
+        settings["clientCredentials"] = json!(true);
+    }
+    if scenario.starts_with("auth/2025-03-26") {
+        settings["withoutMetadata"] = json!(true);
+    }
+    settings
+}
+
+/// Opens the authorization page and follows its redirect, as a browser does.
+pub(crate) async fn browse(url: &str) -> Result<(), AppError> {
+    let redirect = follow_redirect(url.to_owned()).await?;
+    let request = Request::get(redirect).body(RequestBody::from(Bytes::new()))?;
+    HyperClient::plain().send(request).await?;
+    Ok(())
 }
 
 /// Loads the authorization page without a browser, and returns its redirect.

@@ -3,13 +3,20 @@
 //!
 //! ```text
 //! MCP_CONFORMANCE_SCENARIO=tools_call everything-client http://localhost:3000/mcp
+//! MCP_CONFORMANCE_SCENARIO=tools_call everything-client --through bowline http://localhost:3000/mcp
 //! ```
+//!
+//! With `--through`, `bowline bridge` is between this client and the server, and signs in for it.
+
+#![allow(clippy::print_stderr, reason = "it prints what the bridge prints")]
 
 mod authorization;
+mod bridge;
 mod scenarios;
 
 use std::env;
 use std::error::Error;
+use std::path::Path;
 use std::time::Duration;
 
 use bowline::Client;
@@ -19,18 +26,33 @@ use bowline::types::{
 };
 use serde_json::{Value, json};
 
+use bridge::{AS_BROWSER, BridgeProcess};
+
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let url = env::args().next_back().unwrap_or_default();
+    let words: Vec<String> = env::args().skip(1).collect();
+    let url = words.last().map_or("", String::as_str);
+    if env::var_os(AS_BROWSER).is_some() {
+        let browsed = authorization::browse(url).await;
+        return browsed.map_err(|error| error as Box<dyn Error>);
+    }
     let scenario = env::var("MCP_CONFORMANCE_SCENARIO")?;
-    tokio::time::timeout(TIME_LIMIT, run(&scenario, &url)).await?
+    if !scenarios::is_known(&scenario) {
+        return Err(format!("unknown scenario `{scenario}`").into());
+    }
+    let running = async {
+        match &words[..] {
+            [option, bowline, _] if option == "--through" => {
+                run_through(Path::new(bowline), &scenario, url).await
+            }
+            _ => run(&scenario, url).await,
+        }
+    };
+    tokio::time::timeout(TIME_LIMIT, running).await?
 }
 
 /// Connects with version negotiation, as an application would, and runs the scenario.
 async fn run(scenario: &str, url: &str) -> Result<(), Box<dyn Error>> {
-    if !scenarios::is_known(scenario) {
-        return Err(format!("unknown scenario `{scenario}`").into());
-    }
     let credentials = scenarios::context()?.credentials;
     let client = Client::connect(url)
         .client_info("everything-client", "1.0.0")
@@ -39,6 +61,20 @@ async fn run(scenario: &str, url: &str) -> Result<(), Box<dyn Error>> {
         .await?;
     scenarios::run(scenario, &client).await?;
     Ok(client.close().await?)
+}
+
+/// The same through a bridge.
+async fn run_through(bowline: &Path, scenario: &str, url: &str) -> Result<(), Box<dyn Error>> {
+    let credentials = scenarios::context()?.credentials;
+    let oauth = authorization::bridge_settings(scenario, &credentials);
+    let mut bridge = BridgeProcess::start(bowline, url, &oauth).await?;
+    let client = Client::connect(&bridge.url)
+        .client_info("everything-client", "1.0.0")
+        .host(host())
+        .await?;
+    scenarios::run(scenario, &client).await?;
+    client.close().await?;
+    bridge.terminate().await
 }
 
 /// A host that answers every request of a server.

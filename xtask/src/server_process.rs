@@ -38,6 +38,28 @@ impl ServerProcess {
         Ok(server)
     }
 
+    /// Starts a server that prints a line with this prefix and its URL to standard error. What it prints before the line
+    /// is part of the error if it ends without it; what it prints afterwards is dropped.
+    pub(crate) fn start_with_line(command: &mut Command, prefix: &str) -> io::Result<Self> {
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(Stdio::piped());
+        let mut server = Self::spawn(command, String::new())?;
+        let mut printed = String::new();
+        if let Some(stderr) = server.child.stderr.take() {
+            let mut lines = BufReader::new(stderr).lines();
+            while let Some(line) = lines.next().transpose()? {
+                if let Some(url) = line.strip_prefix(prefix) {
+                    server.url = url.to_owned();
+                    thread::spawn(move || lines.for_each(drop));
+                    return Ok(server);
+                }
+                printed = format!("{printed}{line}\n");
+            }
+        }
+        let why = format!("the server {command:?} ended before it listened: {printed}");
+        Err(io::Error::other(why))
+    }
+
     /// Starts a server that is configured to listen on this port, and waits until it does.
     pub(crate) fn start_at(command: &mut Command, port: u16) -> io::Result<Self> {
         command.stdin(Stdio::null());
@@ -118,6 +140,16 @@ mod tests {
         let server = ServerProcess::start(&mut shell("echo READY http://host/mcp; exec sleep 600"));
 
         assert_eq!(server.unwrap().url(), "http://host/mcp");
+    }
+
+    #[test]
+    fn a_server_prints_a_line_with_its_url_to_stderr() {
+        let script = "echo hello >&2; echo at http://host/mcp >&2; exec sleep 600";
+        let server = ServerProcess::start_with_line(&mut shell(script), "at ");
+        assert_eq!(server.unwrap().url(), "http://host/mcp");
+
+        let server = ServerProcess::start_with_line(&mut shell("echo in use >&2"), "at ");
+        assert!(server.unwrap_err().to_string().contains("in use"));
     }
 
     #[test]

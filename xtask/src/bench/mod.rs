@@ -112,4 +112,4 @@ const COUNTING: [&str; 4] = ["--package", "bench-counts", "--package", "bench-ru
 const TELEMETRY_LEG: &str = "telemetry";
 
 /// The legs that need the command `bowline` and the bridges of others.
-const BRIDGE_LEGS: [&str; 2] = ["bridge", "bridge-hanging"];
+const BRIDGE_LEGS: [&str; 3] = ["bridge", "bridge-hanging", "bridge-drops"];

@@ -31,19 +31,23 @@ pub(crate) fn run(root: &Path) -> bool {
 pub(crate) enum Leg {
     Server,
     Client,
-    /// The server, through a bridge with an HTTP front.
+    /// The client, through `bowline bridge` with an HTTP front, which signs in for it.
+    BridgedClient,
+    /// The server, through `bowline bridge` with an HTTP front.
     Bridge(Behind),
 }
 
 /// How the bridge reaches the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Behind {
-    /// Over HTTP, with 2026-07-28.
+    /// Over HTTP, to a server of 2026-07-28 only.
     Modern,
-    /// Over HTTP, with 2025-11-25.
+    /// Over HTTP, to a server of the versions before it.
     Legacy,
-    /// As a child process, with the version that both negotiate.
+    /// As a child process that serves all versions.
     Stdio,
+    /// As a child process of the versions before 2026-07-28.
+    LegacyStdio,
 }
 
 /// Which scenarios run, and in which version.
@@ -56,33 +60,38 @@ pub(crate) enum ScenarioSet {
 }
 
 impl Leg {
-    const ALL: [Self; 5] = [
-        Self::Server,
-        Self::Client,
-        Self::Bridge(Behind::Modern),
-        Self::Bridge(Behind::Legacy),
-        Self::Bridge(Behind::Stdio),
+    /// All, as they run: those of a row one after the other.
+    const IN_PARALLEL: [&[Self]; 6] = [
+        &[Self::Server],
+        &[Self::Client, Self::BridgedClient],
+        &[Self::Bridge(Behind::Modern)],
+        &[Self::Bridge(Behind::Legacy)],
+        &[Self::Bridge(Behind::Stdio)],
+        &[Self::Bridge(Behind::LegacyStdio)],
     ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Server => "server",
             Self::Client => "client",
+            Self::BridgedClient => "client-through-bridge",
             Self::Bridge(Behind::Modern) => "bridge-to-modern",
             Self::Bridge(Behind::Legacy) => "bridge-to-legacy",
             Self::Bridge(Behind::Stdio) => "bridge-to-stdio",
+            Self::Bridge(Behind::LegacyStdio) => "bridge-to-legacy-stdio",
         }
     }
 
     pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|leg| leg.name() == name)
+        let mut all = Self::IN_PARALLEL.into_iter().flatten().copied();
+        all.find(|leg| leg.name() == name)
     }
 
     /// Returns the leg of the suite whose scenarios run.
     pub(crate) fn of_suite(self) -> Self {
         match self {
             Self::Server | Self::Bridge(_) => Self::Server,
-            Self::Client => Self::Client,
+            Self::Client | Self::BridgedClient => Self::Client,
         }
     }
 }
@@ -103,18 +112,21 @@ fn check(root: &Path) -> io::Result<bool> {
     for set in SETS {
         let scenarios = suite.scenarios(set)?;
         let run = |leg| LegReport::of(&suite, leg, set, &scenarios, &expected);
-        // In parallel, because all of them mostly wait.
+        // In parallel, because most of them wait; those of clients one after the other, because they start a process for
+        // each scenario at once.
         let of_set: Vec<_> = thread::scope(|scope| {
-            let legs = Leg::ALL.map(|leg| scope.spawn(move || run(leg)));
-            let joined = legs.map(|leg| leg.join().expect("a failure is returned as an error"));
-            joined.into_iter().collect::<io::Result<_>>()
+            let threads = Leg::IN_PARALLEL.map(|legs| {
+                scope.spawn(move || legs.iter().map(|leg| run(*leg)).collect::<Vec<_>>())
+            });
+            let joined = threads.map(|it| it.join().expect("a failure is returned as an error"));
+            joined.into_iter().flatten().collect::<io::Result<_>>()
         })?;
         for report in of_set {
             print!("{report}");
             reports.push(report);
         }
     }
-    println!("\nleg              version     counted  not scored");
+    println!("\nleg                    version     counted  not scored");
     reports
         .iter()
         .for_each(|report| println!("{}", report.row()));
@@ -190,7 +202,7 @@ impl LegReport {
         };
         let (leg, version) = (self.leg.name(), self.set.version());
         let (counted, not_scored) = (passed(&self.counted), passed(&self.not_scored));
-        format!("{leg:16} {version:11} {counted:8} {not_scored}")
+        format!("{leg:22} {version:11} {counted:8} {not_scored}")
     }
 }
 

@@ -79,13 +79,13 @@ impl Results {
     /// named after its scenario and the time.
     pub(crate) fn read(folder: &Path, leg: Leg, exits: &Path) -> io::Result<Self> {
         let mut results = Self::default();
-        if leg == Leg::Client {
+        if leg.of_suite() == Leg::Client {
             results.exits = Some(parse_exits(&fs::read_to_string(exits)?));
         }
         collect(folder, &mut String::new(), &mut |path, text| {
-            let name = match leg {
-                Leg::Server | Leg::Bridge(_) => path.strip_prefix("server-").unwrap_or(path),
+            let name = match leg.of_suite() {
                 Leg::Client => path,
+                _ => path.strip_prefix("server-").unwrap_or(path),
             };
             results.checks.insert(without_time(name).to_owned(), text);
         })?;

@@ -37,6 +37,7 @@ impl Suite {
         let node = external_tools::node(&target)?;
         let mut build = process::cargo(root);
         build.args(["build", "--quiet", "--package", "bowline-conformance"]);
+        build.args(["--package", "bowline-cli"]);
         if !process::run(&mut build)? {
             return Err(io::Error::other("failed to compile our programs"));
         }
@@ -70,10 +71,14 @@ impl Suite {
         let exits = folder.join("exits.txt");
         // The last one is what the suite connects to.
         let servers = match leg {
-            Leg::Server => vec![self.start_server()?],
+            Leg::Server => vec![self.start_server(None)?],
             Leg::Bridge(behind) => self.start_bridge(behind)?,
-            Leg::Client => {
-                let client = self.built.join("everything-client");
+            Leg::Client | Leg::BridgedClient => {
+                let mut client = format!("'{}'", self.built.join("everything-client").display());
+                if leg == Leg::BridgedClient {
+                    let bowline = self.built.join("bowline");
+                    client = format!("{client} --through '{}'", bowline.display());
+                }
                 let wrapped = wrap_client(&folder, &client, &exits)?;
                 command.arg("--command").arg(wrapped);
                 Vec::new()
@@ -82,7 +87,7 @@ impl Suite {
         if let Some(server) = servers.last() {
             command.args(["--url", server.url()]);
         }
-        if let (ScenarioSet::Applying(_), Leg::Client) = (set, leg) {
+        if let (ScenarioSet::Applying(_), Leg::Client) = (set, leg.of_suite()) {
             command.args(["--suite", "all"]);
         }
         let captured = process::capture(&mut command, LIMIT)?;
@@ -94,31 +99,43 @@ impl Suite {
         Results::read(&folder, leg, &exits)
     }
 
-    fn start_server(&self) -> io::Result<ServerProcess> {
-        ServerProcess::start(&mut Command::new(self.built.join(SERVER)))
+    /// Starts the server, restricted to an era if one is given.
+    fn start_server(&self, only: Option<&str>) -> io::Result<ServerProcess> {
+        let mut command = Command::new(self.built.join(SERVER));
+        if let Some(era) = only {
+            command.args(["--only", era]);
+        }
+        ServerProcess::start(&mut command)
     }
 
-    /// Starts a bridge, and before it the server behind it, unless the bridge does.
+    /// Starts a bridge, and before it the server behind it, unless the bridge does. The bridge finds the era of the server
+    /// out by itself.
     fn start_bridge(&self, behind: Behind) -> io::Result<Vec<ServerProcess>> {
-        let mut bridge = Command::new(self.built.join("interop-bridge"));
-        bridge.args(["--transport", "http"]);
+        let mut bridge = Command::new(self.built.join("bowline"));
+        bridge.args(["bridge", "--http", "127.0.0.1:0"]);
         let mut started = Vec::new();
         match behind {
-            Behind::Stdio => {
-                let server = self.built.join(SERVER);
-                bridge.arg("auto").arg(server).arg("--stdio");
-            }
             Behind::Modern | Behind::Legacy => {
-                let mode = match behind {
+                let era = match behind {
                     Behind::Legacy => "legacy",
-                    _ => "2026",
+                    _ => "modern",
                 };
-                let server = self.start_server()?;
-                bridge.args([mode, server.url()]);
+                let server = self.start_server(Some(era))?;
+                bridge.arg(server.url());
                 started.push(server);
             }
+            Behind::Stdio | Behind::LegacyStdio => {
+                // The suite answers few of the questions that it is asked, and each such call keeps a process.
+                bridge.args(["--max-connections-each", "50"]);
+                bridge.arg("--").arg(self.built.join(SERVER));
+                if behind == Behind::LegacyStdio {
+                    bridge.args(["--only", "legacy"]);
+                }
+                bridge.arg("--stdio");
+            }
         }
-        started.push(ServerProcess::start(&mut bridge)?);
+        let listening = "bowline: listening on ";
+        started.push(ServerProcess::start_with_line(&mut bridge, listening)?);
         Ok(started)
     }
 
@@ -138,12 +155,12 @@ fn arguments(set: ScenarioSet) -> [&'static str; 2] {
 
 /// Writes a script that runs our client and records its exit status, which the suite does not report. Returns its
 /// command.
-fn wrap_client(folder: &Path, client: &Path, exits: &Path) -> io::Result<String> {
+fn wrap_client(folder: &Path, client: &str, exits: &Path) -> io::Result<String> {
     let script = folder.join("client.sh");
-    let (client, exits) = (client.display(), exits.display());
+    let exits = exits.display();
     let text = format!(
         "#!/bin/sh\n\
-         '{client}' \"$@\"\n\
+         {client} \"$@\"\n\
          status=$?\n\
          echo \"$MCP_CONFORMANCE_SCENARIO $status\" >> '{exits}'\n\
          exit $status\n"
