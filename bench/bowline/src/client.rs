@@ -12,6 +12,9 @@ fn main() -> bowline::Result<()> {
 
 async fn run(options: ClientOptions) -> bowline::Result<()> {
     let client = match &options.target {
+        Target::Url(url) if options.legacy => {
+            Client::connect(url).protocol_version("2025-11-25").await?
+        }
         Target::Url(url) => Client::connect(url).await?,
         Target::Child(program) => {
             let command = Command::new(program).args(options.child_arguments());
@@ -34,7 +37,7 @@ async fn run(options: ClientOptions) -> bowline::Result<()> {
             let reply = client.call_tool("stats", json!({})).await;
             reply.expect("a reply of `stats`").text()
         };
-        measure_drops(options.drops, slow, stats).await;
+        measure_drops(options.drops, options.settle, slow, stats).await;
     } else if options.stalled {
         let long = "x".repeat(1 << 20);
         let call = || {

@@ -2,6 +2,7 @@
 
 use bench_fixture::ServerOptions;
 use bowline::Limits;
+use bowline::exchange::Dialects;
 
 fn main() -> bowline::Result<()> {
     let options = ServerOptions::read();
@@ -17,6 +18,10 @@ async fn serve(options: ServerOptions) -> bowline::Result<()> {
         connections: 30_000,
         ..Limits::default()
     });
+    let server = match options.legacy {
+        true => server.versions(Dialects::only(|dialect| !dialect.is_modern())),
+        false => server,
+    };
     if options.stdio {
         return server.serve_stdio().await;
     }

@@ -57,7 +57,7 @@ async fn run(options: ClientOptions) {
             let text = call(client.clone(), "stats", json!({})).await;
             text.expect("a reply of `stats`")
         };
-        measure_drops(options.drops, slow, stats).await;
+        measure_drops(options.drops, options.settle, slow, stats).await;
     } else if options.stalled {
         let long = "x".repeat(1 << 20);
         measure_timeouts(|| call_with_timeout(client.clone(), json!({"text": long}))).await;

@@ -158,6 +158,8 @@ pub(crate) enum Goal {
     Ratio(f64),
     /// At most this value.
     Value(f64),
+    /// At most this value in every case, not in the middle.
+    Slowest(f64),
     /// At most this multiple of raw, and at most this value.
     RatioAndValue(f64, f64),
     /// At most the value of rmcp in its fastest configuration.

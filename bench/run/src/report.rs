@@ -168,6 +168,7 @@ impl Goal {
         match self {
             Self::Ratio(most) => format!("≤ {most} ×"),
             Self::Value(most) => format!("≤ {most}"),
+            Self::Slowest(most) => format!("slowest ≤ {most}"),
             Self::RatioAndValue(ratio, value) => format!("≤ {ratio} × and ≤ {value}"),
             Self::RmcpBest => "≤ rmcp best".to_owned(),
         }
@@ -190,6 +191,7 @@ fn verdict(row: &Row) -> &'static str {
     let reached = match (row.goal, bowline) {
         (Some(Goal::Ratio(most)), Some(cell)) => cell.ratio.map(|ratio| ratio.median <= most),
         (Some(Goal::Value(most)), Some(cell)) => Some(cell.value.median <= most),
+        (Some(Goal::Slowest(most)), Some(cell)) => Some(cell.value.most <= most),
         (Some(Goal::RatioAndValue(most, value)), Some(cell)) => {
             let ratio = cell.ratio.map(|ratio| ratio.median <= most);
             ratio.map(|is_below| is_below && cell.value.median <= value)

@@ -83,7 +83,7 @@ pub(crate) fn stalled(_: &Options) -> Vec<Row> {
 }
 
 /// Returns how long each drop took to reach the handler, in µs; empty if it never did.
-fn drops(client: &mut Command, count: usize) -> Vec<f64> {
+pub(super) fn drops(client: &mut Command, count: usize) -> Vec<f64> {
     took(client.args(["--drops", &count.to_string()]))
 }
 

@@ -39,6 +39,7 @@ pub(crate) const LEGS: &[(&str, Leg)] = &[
     ("telemetry", telemetry::states),
     ("bridge", bridge::cost),
     ("bridge-hanging", bridge::hanging),
+    ("bridge-drops", bridge::drops),
     ("growth", growth::curves),
     ("build", build::cold),
 ];

@@ -1,5 +1,8 @@
 //! The cost of one `tools/call` in programs between clients and servers, each in the combinations that it has.
 
+mod drops;
+pub(crate) use drops::drops;
+
 mod hanging;
 pub(crate) use hanging::hanging;
 
