@@ -22,6 +22,8 @@ use crate::scripted_host::{LogMessage, ScriptedHost};
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outcome {
     Ok,
+    /// It passes because the check works around a failure of the server, in words of `cannot.txt`.
+    Helped(&'static str),
     Skipped(&'static str),
 }
 
@@ -336,23 +338,39 @@ async fn lists(client: Client) -> Result<Outcome> {
 
 /// Exactly the messages at or above the level are received, for two levels.
 async fn log(client: Client, host: ScriptedHost) -> Result<Outcome> {
+    let mut has_repeated = false;
     for level in [LoggingLevel::Info, LoggingLevel::Error] {
         client.set_log_level(level).await?;
-        host.clear_log();
-        text(&client, "log", json!({})).await?;
-
         let expected: Vec<LogMessage> = log_messages().filter(|it| it.level >= level).collect();
-        // Over legacy HTTP a server may send them on another stream than the result. The last one is always expected,
-        // and those below the level would come before it.
-        while host.log().len() < expected.len() {
-            tokio::time::sleep(POLL_INTERVAL).await;
+        let mut received = log_once(&client, &host, expected.len()).await?;
+        for _ in 1..MAX_LOG_CALLS {
+            let is_part = received.iter().all(|message| expected.contains(message));
+            if received == expected || !is_part {
+                break;
+            }
+            has_repeated = true;
+            received = log_once(&client, &host, expected.len()).await?;
         }
-        let received = host.log();
         ensure(received == expected, || {
             format!("unexpected log messages at {level:?}: {received:?}")
         })?;
     }
-    Ok(Outcome::Ok)
+    Ok(match has_repeated {
+        true => Outcome::Helped("calls again"),
+        false => Outcome::Ok,
+    })
+}
+
+/// Calls the tool `log` once, and returns the messages.
+async fn log_once(client: &Client, host: &ScriptedHost, count: usize) -> Result<Vec<LogMessage>> {
+    host.clear_log();
+    text(client, "log", json!({})).await?;
+    // Over legacy HTTP a server may send them on another stream than the result. The last one is always expected,
+    // and those below the level would come before it. Modern ones belong to the call, and come before its result.
+    while !client.dialect().is_modern() && host.log().len() < count {
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+    Ok(host.log())
 }
 
 /// What the tool `log` sends.
@@ -465,4 +483,6 @@ pub(crate) fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<
 
 const COUNTER: &str = "fixture://counter";
 const ABANDONED: u64 = 20;
+/// How often the tool `log` is called until all messages arrive before the answer.
+const MAX_LOG_CALLS: usize = 20;
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The mode is `auto`, `2026`, `legacy` or `legacy:VERSION`, followed by a URL, or a command and its arguments. Each
-//! check prints a line, `ok NAME`, `FAILED NAME: why` or `skipped NAME: why`, and the last line counts them.
+//! check prints a line, `ok NAME`, `FAILED NAME: why` or `skipped NAME: why`, and the last line counts them. `ok NAME: how`
+//! is a check that passes because it works around a failure of the server.
 //!
 //! A server without the fixture is checked with `--tool NAME ARGUMENTS EXPECTED`: this tool is listed, and returns text
 //! that contains the expected one; a call is dropped, that of `--slow NAME ARGUMENTS` if it is given; and the server
@@ -171,6 +172,10 @@ impl CheckCounts {
             Ok(Outcome::Ok) => {
                 self.passed += 1;
                 println!("ok {name}");
+            }
+            Ok(Outcome::Helped(how)) => {
+                self.passed += 1;
+                println!("ok {name}: {how}");
             }
             Ok(Outcome::Skipped(why)) => println!("skipped {name}: {why}"),
             Err(error) => {

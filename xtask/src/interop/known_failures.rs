@@ -70,6 +70,12 @@ impl KnownFailures {
         line.is_some_and(|line| line.is_helped)
     }
 
+    /// Returns whether the reason of a line says that our program helps in this way.
+    pub(crate) fn lists_help(&self, cell: CellKey<'_>, check: &str, how: &str) -> bool {
+        let mut lines = self.lines.iter().filter(|line| line.is_helped);
+        lines.any(|line| line.is_about(cell) && line.check == check && line.why.contains(how))
+    }
+
     fn line(&self, cell: CellKey<'_>, check: &str) -> Option<&KnownFailure> {
         let mut lines = self.lines.iter();
         lines.find(|line| line.is_about(cell) && line.check == check)
@@ -276,6 +282,22 @@ mod tests {
                 .len(),
             1
         );
+    }
+
+    #[test]
+    fn help_is_listed_if_the_reason_of_its_check_names_it() {
+        let known_failures = KnownFailures::parse(
+            "python 1, server, log, helped: no levels, so our program filters\n\
+             python 1, server, log, helped, http: lost, so our program calls again",
+        );
+
+        let lists = |transport| {
+            let key = key("python 1", Side::Server, transport);
+            let known_failures = known_failures.as_ref().unwrap();
+            known_failures.lists_help(key, "log", "calls again")
+        };
+        assert!(lists(Transport::Http));
+        assert!(!lists(Transport::Stdio));
     }
 
     #[test]
