@@ -3,6 +3,7 @@
 //! A web page can make a browser post to a server on the user's machine and, by DNS rebinding, read the response. It
 //! cannot forge these two headers.
 
+use core::net::Ipv6Addr;
 use std::collections::BTreeSet;
 
 use ::http::header::{HOST, HeaderMap, ORIGIN};
@@ -139,6 +140,72 @@ pub enum ForbiddenSource {
         "the origin is not allowed; add it to the allowed origins of the server (`SourcePolicy::allow_origin`, `--cors`)"
     )]
     Origin,
+}
+
+/// Parses a host for [`SourcePolicy::allow_host`]: a name or an address, without a port.
+///
+/// # Errors
+///
+/// If no request can have such a host.
+///
+/// # Examples
+///
+/// ```
+/// use bowline_core::http::source_policy::parse_host;
+///
+/// assert_eq!(parse_host("tools.example").unwrap(), "tools.example");
+/// assert_eq!(parse_host("::1").unwrap(), "[::1]");
+/// assert!(parse_host("https://tools.example").is_err());
+/// ```
+pub fn parse_host(text: &str) -> Result<String, InvalidSource> {
+    if text.parse::<Ipv6Addr>().is_ok() {
+        return Ok(format!("[{text}]"));
+    }
+    match text.parse::<Authority>() {
+        Ok(authority) if authority.host() == text && text != "*" => Ok(text.to_owned()),
+        _ => Err(InvalidSource::Host(text.to_owned())),
+    }
+}
+
+/// Parses an origin for [`SourcePolicy::allow_origin`], and removes the default port, which browsers do not send.
+///
+/// # Errors
+///
+/// If no request can have such an origin.
+///
+/// # Examples
+///
+/// ```
+/// use bowline_core::http::source_policy::parse_origin;
+///
+/// assert_eq!(parse_origin("https://app.example:443").unwrap(), "https://app.example");
+/// assert!(parse_origin("app.example").is_err());
+/// ```
+pub fn parse_origin(text: &str) -> Result<String, InvalidSource> {
+    let parsed = text.split_once("://").and_then(|(scheme, authority)| {
+        let is_scheme = |it: u8| it.is_ascii_alphanumeric() || b"+-.".contains(&it);
+        let is_valid = !scheme.is_empty() && scheme.bytes().all(is_scheme);
+        let authority = authority.parse::<Authority>().ok();
+        let authority = authority.filter(|it| is_valid && !it.as_str().contains('@'))?;
+        let port = match (scheme, authority.port_u16()) {
+            (_, None) | ("http", Some(80)) | ("https", Some(443)) => String::new(),
+            (_, Some(port)) => format!(":{port}"),
+        };
+        Some(format!("{scheme}://{}{port}", authority.host()))
+    });
+    parsed.ok_or_else(|| InvalidSource::Origin(text.to_owned()))
+}
+
+/// A text that is no host or no origin.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidSource {
+    /// Not a host.
+    #[error("expected a host such as `tools.example`, without scheme, port and path, got `{0}`")]
+    Host(String),
+    /// Not an origin.
+    #[error("expected an origin such as `https://app.example:8443`, without a path, got `{0}`")]
+    Origin(String),
 }
 
 impl AllowedHosts {
@@ -301,6 +368,57 @@ mod tests {
         ] {
             let checked = check(&policy, "localhost", Some(origin));
             assert_eq!(checked, Err(ForbiddenSource::Origin), "{origin}");
+        }
+    }
+
+    #[test]
+    fn a_host_has_the_form_of_the_header_without_a_port() {
+        for (text, host) in [
+            ("tools.example", "tools.example"),
+            ("10.0.0.7", "10.0.0.7"),
+            ("[2001:db8::7]", "[2001:db8::7]"),
+            ("2001:db8::7", "[2001:db8::7]"),
+        ] {
+            let parsed = parse_host(text).unwrap();
+            assert_eq!(parsed, host);
+            let policy = SourcePolicy::public().allow_host(parsed);
+            assert_eq!(check(&policy, &format!("{host}:80"), None), Ok(()));
+        }
+        for wrong in [
+            "",
+            "*",
+            "https://a.example",
+            "a.example:80",
+            "a.example/mcp",
+            "a b",
+            "me@a.example",
+        ] {
+            assert!(parse_host(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_origin_has_the_form_of_the_header() {
+        for (text, origin) in [
+            ("https://app.example", "https://app.example"),
+            ("https://app.example:443", "https://app.example"),
+            ("http://app.example:8080", "http://app.example:8080"),
+            ("http://[::1]:80", "http://[::1]"),
+            ("chrome-extension://abcdef", "chrome-extension://abcdef"),
+        ] {
+            assert_eq!(parse_origin(text).unwrap(), origin);
+        }
+        for wrong in [
+            "",
+            "*",
+            "null",
+            "app.example",
+            "https://",
+            "https://a.example/",
+            "https://me@a.example",
+            "://a",
+        ] {
+            assert!(parse_origin(wrong).is_err(), "{wrong}");
         }
     }
 
