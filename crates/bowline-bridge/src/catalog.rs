@@ -17,7 +17,14 @@ use serde_json::value::RawValue;
 /// The headers of a tool that no client has listed are not checked: the bridge does not know its schema yet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ToolCatalog {
-    tools: Arc<Mutex<BTreeMap<String, KnownTool>>>,
+    tools: Arc<Mutex<KnownTools>>,
+}
+
+#[derive(Debug, Default)]
+struct KnownTools {
+    by_name: BTreeMap<String, KnownTool>,
+    /// What they take, in all.
+    bytes: usize,
 }
 
 #[derive(Debug)]
@@ -26,13 +33,15 @@ struct KnownTool {
     principal: Option<String>,
     /// `None` if principals see different schemas: which one applies is not known before the request is authorized.
     headers: Option<Arc<ParamHeaders>>,
+    /// What it takes, at most: the headers name members of the schema.
+    bytes: usize,
 }
 
 impl ToolCatalog {
     /// Learns the tools of a page of `tools/list`.
     pub(crate) fn learn(&self, principal: Option<&str>, page: &Json) {
         // Most servers mirror no arguments, and their lists need not be decoded.
-        if !page.as_str().contains("x-mcp-header") && self.lock().is_empty() {
+        if !page.as_str().contains("x-mcp-header") && self.lock().by_name.is_empty() {
             return;
         }
         let Ok(ToolPage { tools }) = page.decode::<ToolPage<'_>>() else {
@@ -40,25 +49,40 @@ impl ToolCatalog {
         };
         for tool in tools {
             let schema = tool.input_schema.map(|schema| page.part(schema));
+            let bytes = schema.as_ref().map_or(0, |schema| schema.as_bytes().len());
             // Clients do not call a tool with an invalid annotation over HTTP.
             let headers = schema.and_then(|schema| ParamHeaders::read(&schema).ok());
             let headers = headers.filter(|headers| !headers.is_empty());
-            self.learn_tool(principal, &tool.name, headers);
+            self.lock().learn(principal, &tool.name, headers, bytes);
         }
     }
 
-    fn learn_tool(&self, principal: Option<&str>, name: &str, headers: Option<ParamHeaders>) {
-        let mut tools = self.lock();
-        let Some(known) = tools.get_mut(name) else {
+    fn lock(&self) -> MutexGuard<'_, KnownTools> {
+        self.tools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl KnownTools {
+    /// `bytes` is the length of the schema that the headers are from.
+    fn learn(
+        &mut self,
+        principal: Option<&str>,
+        name: &str,
+        headers: Option<ParamHeaders>,
+        bytes: usize,
+    ) {
+        let Some(known) = self.by_name.get_mut(name) else {
+            let bytes = name.len() + bytes;
             if let Some(headers) = headers
-                && name.len() <= MAX_NAME_BYTES
-                && tools.len() < MAX_TOOLS
+                && self.bytes + bytes <= MAX_BYTES
             {
                 let known = KnownTool {
                     principal: principal.map(str::to_owned),
                     headers: Some(Arc::new(headers)),
+                    bytes,
                 };
-                tools.insert(name.to_owned(), known);
+                self.bytes += bytes;
+                self.by_name.insert(name.to_owned(), known);
             }
             return;
         };
@@ -66,11 +90,17 @@ impl ToolCatalog {
             known.headers = headers.map(Arc::new);
         } else if known.headers.as_deref() != headers.as_ref() {
             known.headers = None;
+        } else {
+            return;
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, KnownTool>> {
-        self.tools.lock().unwrap_or_else(PoisonError::into_inner)
+        let bytes = name.len() + known.headers.as_ref().map_or(0, |_| bytes);
+        self.bytes = self.bytes - known.bytes + bytes;
+        known.bytes = bytes;
+        if self.bytes > MAX_BYTES {
+            known.headers = None;
+            self.bytes = self.bytes - known.bytes + name.len();
+            known.bytes = name.len();
+        }
     }
 }
 
@@ -80,7 +110,7 @@ impl MethodCatalog for ToolCatalog {
     }
 
     fn param_headers(&self, tool: &str, _: &Caller) -> Option<Arc<ParamHeaders>> {
-        self.lock().get(tool)?.headers.clone()
+        self.lock().by_name.get(tool)?.headers.clone()
     }
 }
 
@@ -99,10 +129,8 @@ struct ListedTool<'a> {
     input_schema: Option<&'a RawValue>,
 }
 
-/// How many tools with mirrored arguments are remembered.
-const MAX_TOOLS: usize = 4096;
-/// The specification recommends at most 128 characters.
-const MAX_NAME_BYTES: usize = 1024;
+/// What the tools with mirrored arguments may take. The headers of further ones are not checked.
+const MAX_BYTES: usize = 2 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -156,5 +184,34 @@ mod tests {
 
         assert_eq!(header(&catalog, "a"), None);
         assert_eq!(header(&catalog, "b").as_deref(), Some("mcp-param-region"));
+    }
+
+    #[test]
+    fn long_schemas_and_names_are_remembered_up_to_a_limit() {
+        let catalog = ToolCatalog::default();
+        let long = "x".repeat(MAX_BYTES / 3);
+        let learn = |tool: &str, property: &str| {
+            let region = json!({"type": "string", "x-mcp-header": "Region"});
+            let schema = json!({"type": "object", "properties": {property: region}});
+            let page = json!({"tools": [{"name": tool, "inputSchema": schema}]});
+            catalog.learn(None, &Json::from(page));
+        };
+
+        for tool in ["a", "b", "c", "d"] {
+            learn(tool, &long);
+        }
+        learn(&long, "region");
+        let known = ["a", "b", "c", "d", &long].map(|tool| header(&catalog, tool).is_some());
+        assert_eq!(known, [true, true, false, false, false]);
+
+        learn("a", "region");
+        learn("c", &long);
+        learn("a", &long);
+        assert_eq!(header(&catalog, "a"), None, "it is too long now");
+        assert!(header(&catalog, "c").is_some());
+        let tools = catalog.lock();
+        let bytes: usize = tools.by_name.values().map(|tool| tool.bytes).sum();
+        assert_eq!(tools.bytes, bytes);
+        assert!(bytes <= MAX_BYTES);
     }
 }

@@ -75,7 +75,7 @@ pub(crate) struct MatchBudget(usize);
 impl MatchBudget {
     /// Returns the budget of one URI.
     pub(crate) fn for_one() -> Self {
-        Self(4 * 1024 * 1024)
+        Self(16 * 1024 * 1024)
     }
 
     /// Returns the budget of a list, most of whose URIs are found without templates.
@@ -92,7 +92,8 @@ impl MatchBudget {
             false => literal.len(),
         };
         let rest = self.0.checked_sub(cost);
-        self.0 = rest.unwrap_or_default();
+        // Cheaper ones may follow one that costs too much.
+        self.0 = rest.unwrap_or(self.0);
         rest.is_some()
     }
 }
@@ -220,8 +221,9 @@ impl UriRoutes {
         };
         let by_template = || {
             // Each has its share, so that the templates of one cost no other its own.
-            let share = budget.0 / usable.len().max(1);
-            best(usable.iter().map(|(server, uris)| {
+            let with_templates = usable.iter().filter(|(_, uris)| !uris.templates.is_empty());
+            let share = budget.0 / with_templates.clone().count().max(1);
+            best(with_templates.map(|(server, uris)| {
                 let mut own = MatchBudget(share);
                 let found = uris.template(uri, &mut own);
                 budget.0 -= share - own.0;
@@ -400,7 +402,7 @@ mod tests {
     fn the_work_for_templates_is_bounded() {
         let mut routes = UriRoutes::new([("a", Vec::new()), ("b", Vec::new())]);
         let templates: Vec<_> = (0..20)
-            .map(|number| serde_json::json!({"uriTemplate": format!("x:{{v}}{number}{}", "a".repeat(10_000))}))
+            .map(|number| serde_json::json!({"uriTemplate": format!("x:{{v}}{number}{}", "a".repeat(200))}))
             .collect();
         let page = serde_json::json!({ "resourceTemplates": templates });
         routes.learn_page("a", ItemKind::ResourceTemplate, &page.into());
@@ -413,8 +415,33 @@ mod tests {
 
         let used = MatchBudget::for_list().0 - budget.0;
         let share = MatchBudget::for_list().0 / 2;
-        assert!((share..share + 10).contains(&used), "{used}");
+        let one = 250 * uri.len();
+        assert!((share - one..=share).contains(&used), "{used}");
         assert_eq!(routes.route("y:1", |_| true), Some("b"), "others are found");
+    }
+
+    #[test]
+    fn a_long_uri_is_found_among_many_servers_and_after_templates_that_cost_too_much() {
+        let names: Vec<String> = (0..20).map(|number| format!("s{number:02}")).collect();
+        let mut routes = UriRoutes::new(names.iter().map(|name| (name.as_str(), Vec::new())));
+        let found = format!("q:{}{{?sql}}", "p".repeat(40));
+        let costly = format!("q:{{a}}{}", "b".repeat(60_000));
+        for name in &names {
+            let own = match name.as_str() {
+                "s19" => vec![costly.as_str(), found.as_str()],
+                _ => vec!["other:{a}"],
+            };
+            let own: Vec<_> = own
+                .iter()
+                .map(|it| serde_json::json!({"uriTemplate": it}))
+                .collect();
+            let page = serde_json::json!({ "resourceTemplates": own });
+            routes.learn_page(name, ItemKind::ResourceTemplate, &page.into());
+        }
+
+        let uri = format!("q:{}?sql={}", "p".repeat(40), "x".repeat(8_000));
+
+        assert_eq!(routes.route(&uri, |_| true), Some("s19"));
     }
 
     #[test]

@@ -25,8 +25,9 @@ impl ToolDefinition {
         for (member, value) in tool.iter().filter(|(member, _)| PINNED.contains(member)) {
             let value = serde_json::from_str(value.get()).map(|UniqueValue(value)| value);
             let before = match value {
-                Ok(value) => members.insert(member.to_owned(), value),
-                Err(_) => return Some((name, Self::ambiguous())),
+                // Deeper ones could be written to the file, and not read again.
+                Ok(value) if depth(&value) <= MAX_DEPTH => members.insert(member.to_owned(), value),
+                _ => return Some((name, Self::ambiguous())),
             };
             if before.is_some() {
                 return Some((name, Self::ambiguous()));
@@ -45,11 +46,11 @@ impl ToolDefinition {
         self.0.contains_key(AMBIGUOUS)
     }
 
-    /// Returns about how long it is in the file.
+    /// Returns about how much it takes, in memory or in the file, whichever is more.
     pub(super) fn bytes(&self) -> usize {
         let members = self.0.iter();
         members
-            .map(|(member, value)| member.len() + text_bytes(value))
+            .map(|(member, value)| member.len() + value_bytes(value, DEPTH_IN_FILE))
             .sum()
     }
 
@@ -69,18 +70,37 @@ impl ToolDefinition {
     }
 }
 
-/// Returns about how long a value is as text. It is not nested deeply.
-fn text_bytes(value: &Value) -> usize {
+/// Returns how deeply a value is nested.
+fn depth(value: &Value) -> usize {
     match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 16,
-        Value::String(text) => text.len() + 16,
-        Value::Array(items) => items.iter().map(text_bytes).sum::<usize>() + 16,
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// Returns about how much a value takes that stands at this depth in the file, which has a line for each.
+fn value_bytes(value: &Value, depth: usize) -> usize {
+    let inside = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => escaped_bytes(text),
+        Value::Array(items) => items.iter().map(|it| value_bytes(it, depth + 1)).sum(),
         Value::Object(members) => {
             let members = members.iter();
-            let bytes = members.map(|(name, value)| name.len() + text_bytes(value));
-            bytes.sum::<usize>() + 16
+            let bytes = members.map(|(name, it)| escaped_bytes(name) + value_bytes(it, depth + 1));
+            bytes.sum()
         }
-    }
+    };
+    VALUE_BYTES + 2 * depth + inside
+}
+
+fn escaped_bytes(text: &str) -> usize {
+    let bytes = text.bytes().map(|byte| match byte {
+        0..0x20 => 6,
+        b'"' | b'\\' => 2,
+        _ => 1,
+    });
+    bytes.sum()
 }
 
 /// A JSON value without duplicate members.
@@ -144,6 +164,12 @@ impl<'de> Visitor<'de> for UniqueVisitor {
         Ok(object.into())
     }
 }
+
+/// JSON of more than 127 levels is not read, and the file has some around a definition.
+const MAX_DEPTH: usize = 64;
+const DEPTH_IN_FILE: usize = 5;
+/// What a value takes without its text: its place in a list or a map.
+const VALUE_BYTES: usize = 64;
 
 const PINNED: [&str; 5] = [
     "title",

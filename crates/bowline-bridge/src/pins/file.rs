@@ -42,7 +42,10 @@ impl PinsError {
     pub(super) fn ambiguous(server: &str, tool: &str) -> Self {
         let (server, tool) = (shortened(server), shortened(tool));
         Self {
-            problem: format!("cannot accept `{tool}` of `{server}`: its definition is ambiguous"),
+            problem: format!(
+                "cannot accept `{tool}` of `{server}`: its definition is ambiguous, nested too deeply or too large; the \
+                 server must change it"
+            ),
             source: None,
         }
     }
@@ -103,7 +106,7 @@ impl PinsFile {
         pins.map_or(0, |pins| pins.pinned.len() + pins.quarantined.len())
     }
 
-    /// Returns about how much memory the tools of a server take.
+    /// Returns about how much the tools of a server take.
     pub(super) fn bytes(&self, server: &str) -> usize {
         let pins = self.servers.get(server);
         let tools = pins.map(|pins| pins.pinned.iter().chain(&pins.quarantined));

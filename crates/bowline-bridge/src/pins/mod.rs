@@ -38,7 +38,7 @@ use crate::many::RawObject;
 /// the same tool the last counts.
 ///
 /// Definitions must not depend on the principal: what differs is quarantined. At most 10,000 tools of a server are
-/// pinned; further ones are not offered.
+/// pinned, with definitions of about 16 MiB in all; further ones are not offered.
 ///
 /// # Examples
 ///
@@ -69,16 +69,8 @@ pub struct Pins {
     contents: PinsFile,
     /// What is not saved yet, by server and tool, in order.
     changes: BTreeMap<(String, String), Vec<ChangeKind>>,
-    /// The first lists of servers that have further pages.
-    first_lists: BTreeMap<String, FirstList>,
-}
-
-/// The first list of a server, which is being read.
-#[derive(Debug)]
-struct FirstList {
-    since: Instant,
-    /// The cursor of its next page.
-    next: String,
+    /// The first lists of servers that have further pages, and when their first one was read.
+    first_lists: BTreeMap<String, Instant>,
 }
 
 #[derive(Clone, Debug)]
@@ -257,23 +249,20 @@ impl Pins {
         cursor: Option<&str>,
         next: Option<&str>,
     ) -> NewToolPolicy {
-        let open = self.first_lists.get(server);
-        let open = open.filter(|list| list.since.elapsed() < FIRST_LIST_TIME);
-        let since = match (cursor, open) {
-            (None, _) if !self.contents.is_known(server) => Some(Instant::now()),
-            (Some(cursor), Some(list)) if list.next == cursor => Some(list.since),
-            _ => None,
+        let is_first = match cursor {
+            None => !self.contents.is_known(server),
+            // Of whatever client: several may read the first list at the same time, each with cursors of its own.
+            Some(_) => {
+                let since = self.first_lists.get(server);
+                since.is_some_and(|since| since.elapsed() < FIRST_LIST_TIME)
+            }
         };
-        let is_first = since.is_some();
-        match (since, next) {
-            (Some(since), Some(next)) => {
-                let next = next.to_owned();
-                let list = FirstList { since, next };
-                self.first_lists.insert(server.to_owned(), list);
+        match (cursor, next) {
+            (None, Some(_)) if is_first => {
+                self.first_lists.insert(server.to_owned(), Instant::now());
             }
             (Some(_), None) => drop(self.first_lists.remove(server)),
-            // Another client has begun to list the same tools, and does not end what the first one does.
-            (None, _) => {}
+            _ => {}
         }
         match is_first {
             true => NewToolPolicy::Pin,
@@ -298,12 +287,14 @@ impl Pins {
             let has_room = bytes <= *room;
             let is_full = !has_room || self.contents.count(server) >= MAX_TOOLS;
             if pinned.is_none() && held.is_none() && is_full {
+                let tool = shortened(&tool);
+                tracing::warn!(server, %tool, "not offered: the limit of pinned tools is reached");
                 return None; // and not offered, because it is not pinned
             }
-            if !has_room {
-                definition = ToolDefinition::ambiguous();
+            match has_room {
+                true => *room -= bytes,
+                false => definition = ToolDefinition::ambiguous(),
             }
-            *room = room.saturating_sub(bytes);
         }
         let is_trusted = match pinned {
             Some(pinned) => *pinned == definition,

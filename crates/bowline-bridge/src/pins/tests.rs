@@ -180,17 +180,32 @@ fn all_pages_of_the_first_list_are_pinned() {
 }
 
 #[test]
+fn two_clients_read_the_first_list_with_cursors_of_their_own() {
+    let mut pins = Pins::in_memory();
+
+    assert!(check_page(&mut pins, None, "a", Some("x1")).is_empty());
+    assert!(check_page(&mut pins, None, "a", Some("y1")).is_empty());
+    assert!(check_page(&mut pins, Some("y1"), "b", Some("y2")).is_empty());
+    assert!(check_page(&mut pins, Some("x1"), "b", Some("x2")).is_empty());
+    assert!(check_page(&mut pins, Some("x2"), "c", None).is_empty());
+    assert!(check_page(&mut pins, Some("y2"), "c", None).is_empty());
+
+    assert!(
+        ["a", "b", "c"]
+            .iter()
+            .all(|tool| pins.is_offered("s", tool))
+    );
+    assert_eq!(check_page(&mut pins, Some("y2"), "d", None), ["d"]);
+}
+
+#[test]
 fn a_first_list_without_end_does_not_make_later_tools_first_ones() {
     let mut pins = Pins::in_memory();
     check_page(&mut pins, None, "a", Some("2"));
 
     // The server offers another tool on the first page, when it is listed again.
     assert_eq!(check_page(&mut pins, None, "evil", Some("2")), ["evil"]);
-    assert_eq!(
-        check_page(&mut pins, Some("9"), "other", Some("10")),
-        ["other"]
-    );
-    pins.first_lists.get_mut("s").unwrap().since -= FIRST_LIST_TIME;
+    *pins.first_lists.get_mut("s").unwrap() -= FIRST_LIST_TIME;
     assert_eq!(
         check_page(&mut pins, Some("2"), "late", Some("3")),
         ["late"]
@@ -215,6 +230,61 @@ fn definitions_are_bounded_and_one_that_is_too_large_is_not_offered() {
     assert!(!pins.is_offered("s", "b"));
     assert!(pins.contents.bytes("s") <= MAX_BYTES);
     assert!(pins.accept("s", "b").is_err(), "it is not kept");
+}
+
+#[test]
+fn a_definition_that_is_too_large_does_not_affect_the_next_one() {
+    let mut pins = Pins::in_memory();
+    check(&mut pins, Pin, r#"[{"name": "a", "description": "small"}]"#);
+
+    let large = "x".repeat(MAX_BYTES);
+    let page = format!(r#"[{{"name": "a", "description": "{large}"}}, {{"name": "b"}}]"#);
+
+    assert_eq!(check(&mut pins, Pin, &page), ["a"]);
+    assert!(pins.is_offered("s", "b"));
+}
+
+#[test]
+fn the_file_can_be_read_again_however_deeply_a_server_nests() {
+    for depth in [60, 64, 65, 120, 125, 127, 5000] {
+        let directory = Directory::new("deep");
+        let mut pins = Pins::open(directory.file()).unwrap();
+        let schema = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        check(
+            &mut pins,
+            Pin,
+            &format!(r#"[{{"name": "a", "inputSchema": {schema}}}]"#),
+        );
+        pins.save().unwrap();
+
+        let read = Pins::open(directory.file()).unwrap();
+
+        assert_eq!(read.is_offered("s", "a"), depth <= 64, "{depth}");
+    }
+}
+
+#[test]
+fn the_file_is_about_as_long_as_its_definitions_are_counted() {
+    let directory = Directory::new("long");
+    let mut pins = Pins::open(directory.file()).unwrap();
+    let (open, close) = ("[".repeat(60), "]".repeat(60));
+    let zeros = vec!["0"; MAX_BYTES / 250].join(",");
+    let controls = r"\u0001".repeat(MAX_BYTES / 60);
+    for (tool, schema) in [
+        ("zeros", format!("{open}{zeros}{close}")),
+        ("controls", format!("\"{controls}\"")),
+    ] {
+        let page = format!(r#"[{{"name": "{tool}", "inputSchema": {schema}}}]"#);
+        check(&mut pins, Pin, &page);
+        assert!(pins.is_offered("s", tool), "{tool}");
+    }
+
+    pins.save().unwrap();
+
+    let length = std::fs::metadata(directory.file()).unwrap().len();
+    let counted = pins.contents.bytes("s") as u64;
+    assert!(length <= counted, "{length} of {counted}");
+    assert!(counted <= MAX_BYTES as u64);
 }
 
 #[test]
