@@ -5,11 +5,12 @@ use std::time::Duration;
 use bowline::exchange::{Dialects, Outcome};
 use bowline::{Json, RpcError};
 use bowline_core::json::Object;
-use bowline_types::Meta;
+use bowline_types::{Implementation, Meta};
 
-use super::front_request::{FrontRequest, within};
+use super::front_request::{FrontRequest, Wait};
 use super::introductions::Introduction;
-use crate::bridge::identity;
+use super::patience::Awaited;
+use super::set::ServerEntry;
 use crate::config::{ParkedCallForm, StalePolicy};
 use crate::many::merge_introductions;
 use crate::owned_task::OwnedTask;
@@ -20,6 +21,7 @@ impl FrontRequest {
     /// may have everything.
     pub(super) async fn discover(
         &self,
+        identity: &Implementation,
         versions: &Dialects,
         parked_calls: ParkedCallForm,
     ) -> Outcome {
@@ -27,12 +29,13 @@ impl FrontRequest {
             .usable()
             .map(|entry| {
                 let (front, requested) = (self.clone(), entry.clone());
-                let limit = entry.settings().list_timeout;
-                let limit = limit
-                    .min(entry.settings().connect_timeout)
-                    .min(HANDSHAKE_WAIT);
-                let connected =
-                    async move { within(limit, &requested, front.connect(&requested)).await };
+                let limit = self.handshake_limit(entry);
+                let connected = async move {
+                    let (awaited, connecting) = (Awaited::Connection, front.connect(&requested));
+                    front
+                        .wait_for(&requested, awaited, Wait::Brief, limit, connecting)
+                        .await
+                };
                 (entry, OwnedTask::spawn(connected))
             })
             .collect();
@@ -55,7 +58,18 @@ impl FrontRequest {
         let parts = parts.iter().map(|(server, part)| (*server, part));
         let instructions = self.set.config().settings().instructions.as_deref();
         let merged = merge_introductions(self.set.names(), parts, &[], instructions);
-        self.finish_introduction(&merged, is_complete, versions)
+        self.finish_introduction(&merged, is_complete, identity, versions)
+    }
+
+    /// Returns how long the handshake waits for a server. A legacy client waits longer, and is not told again what a
+    /// server has that started too late.
+    fn handshake_limit(&self, entry: &ServerEntry) -> Duration {
+        let settings = entry.settings();
+        let limit = settings.list_timeout.min(settings.connect_timeout);
+        match self.request.caller.dialect.is_modern() {
+            true => limit.min(PROBE_WAIT),
+            false => limit,
+        }
     }
 
     /// Returns what a server says about itself, with its tasks in the form of the client's version.
@@ -72,6 +86,7 @@ impl FrontRequest {
         &self,
         merged: &Json,
         is_complete: bool,
+        identity: &Implementation,
         versions: &Dialects,
     ) -> Outcome {
         let mut object =
@@ -85,7 +100,7 @@ impl FrontRequest {
             object.set("capabilities", capabilities);
         }
         let mut meta = Meta::default();
-        meta.set_server_info(&identity(self.set.config().settings().name.as_deref()));
+        meta.set_server_info(identity);
         if let Ok(meta) = Json::encode(&meta) {
             object.set("_meta", meta);
         }
@@ -117,7 +132,7 @@ fn with_list_changes(capabilities: &Json) -> Json {
 }
 
 /// Clients give a server five seconds to answer the probe of its version.
-const HANDSHAKE_WAIT: Duration = Duration::from_secs(2);
+const PROBE_WAIT: Duration = Duration::from_secs(2);
 
 /// What a server may have that was never reached. A legacy client is told once, and the server may come later.
 const UNKNOWN: &str = r#"{"capabilities":{"tools":{},"prompts":{},"resources":{}}}"#;

@@ -7,9 +7,12 @@ use bowline::exchange::{Principal, Request};
 use bowline::{Context, Json, RpcError};
 use bowline_types::{DiscoverRequest, Method};
 
+use super::patience::Awaited;
+use super::set::owner;
 use super::{ServerEntry, ServerMemory, ServerSet, TaskIds};
 use crate::forward::{forward, open_connection};
 use crate::front::FrontConnection;
+use crate::upstream::check_introduction;
 
 /// A request of a client, with the servers of the configuration in which it arrived.
 #[derive(Clone)]
@@ -79,7 +82,7 @@ impl FrontRequest {
         cx.forget_meta();
         let caller = self.request.caller.clone();
         let request = Request::new(DiscoverRequest::NAME, Json::empty_object(), caller);
-        let owner = entry.owner(&self.principal);
+        let (owner, principal) = (entry.owner(&self.principal), owner(&self.principal));
         let connecting = tokio::spawn(async move {
             let opened = entry.upstream().opened();
             let lease = entry.upstream().lease(&request, &cx).await?;
@@ -91,39 +94,55 @@ impl FrontRequest {
                 // A client whose version is fixed sends no handshake.
                 None if introductions.get(&owner).is_none() => {
                     let introduction = forward(entry.upstream(), request, &cx).await?;
+                    let checked = check_introduction(Some(&introduction));
+                    checked.map_err(|error| RpcError::internal(error.to_string()))?;
                     introductions.set(&owner, &introduction, dialect);
                 }
                 None => {}
             }
             // One that was open before says nothing: the server may be connected and silent.
             if entry.upstream().opened() > opened {
-                entry.patience().set_answered();
+                entry.patience().set_connected(&principal);
             }
             Ok(())
         });
         let connected = connecting.await;
         connected.unwrap_or_else(|error| Err(RpcError::internal(error.to_string())))
     }
+
+    /// Waits for a server, up to `limit`. A [brief](Wait::Brief) one is shorter if the server was [late](Patience) before.
+    pub(super) async fn wait_for<T>(
+        &self,
+        entry: &ServerEntry,
+        awaited: Awaited,
+        wait: Wait,
+        limit: Duration,
+        answer: impl Future<Output = Result<T, RpcError>>,
+    ) -> Result<T, RpcError> {
+        let (patience, owner) = (entry.patience(), owner(&self.principal));
+        let waited = match wait {
+            Wait::Brief => patience.limit(awaited, &owner, limit),
+            Wait::Whole => limit,
+        };
+        let Ok(answer) = tokio::time::timeout(waited, answer).await else {
+            // A handshake waits for less than a server may take to start, and says nothing about it.
+            patience.set_late(awaited, &owner, waited, entry.settings().list_timeout);
+            let name = entry.name();
+            let text = format!("upstream `{name}`: no answer within {waited:?}");
+            return Err(RpcError::internal(text));
+        };
+        if answer.is_ok() {
+            patience.set_answered(awaited, &owner);
+        }
+        answer
+    }
 }
 
-/// Waits for the answer of a server, up to `limit`, and less if it was [late](Patience) before.
-pub(super) async fn within<T>(
-    limit: Duration,
-    entry: &ServerEntry,
-    answer: impl Future<Output = Result<T, RpcError>>,
-) -> Result<T, RpcError> {
-    let waited = entry.patience().limit(limit);
-    let Ok(answer) = tokio::time::timeout(waited, answer).await else {
-        // A handshake waits for less than a server may take to start, and says nothing about it.
-        entry
-            .patience()
-            .set_late(waited, entry.settings().list_timeout);
-        let name = entry.name();
-        let text = format!("upstream `{name}`: no answer within {waited:?}");
-        return Err(RpcError::internal(text));
-    };
-    if answer.is_ok() {
-        entry.patience().set_answered();
-    }
-    answer
+/// How long a server is waited for that was late before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// A moment: the answer goes without what it has.
+    Brief,
+    /// As long as any other: there is no answer without it.
+    Whole,
 }

@@ -13,7 +13,8 @@ use bowline_types::{
 };
 use serde_json::Value;
 
-use super::front_request::{FrontRequest, within};
+use super::front_request::{FrontRequest, Wait};
+use super::patience::Awaited;
 use super::set::ServerEntry;
 use crate::config::{ItemKind, StalePolicy};
 use crate::forward::forward;
@@ -62,7 +63,7 @@ impl FrontRequest {
                 continue;
             };
             let page = match &cursor {
-                Some(cursor) => self.page(entry, kind, Some(cursor)).await,
+                Some(cursor) => self.page(entry, kind, Some(cursor), Wait::Brief).await,
                 None => {
                     let upcoming = merger.upcoming().filter_map(|it| self.set.get(it));
                     requested.request(self, kind, std::iter::once(entry).chain(upcoming));
@@ -133,9 +134,18 @@ impl FrontRequest {
         entry: &Arc<ServerEntry>,
         kind: ItemKind,
         cursor: Option<&str>,
+        wait: Wait,
     ) -> Page {
         let limit = entry.settings().list_timeout;
-        let page = within(limit, entry, self.request_page(entry, kind, cursor)).await?;
+        let connecting = self.connect(entry);
+        self.wait_for(entry, Awaited::Connection, wait, limit, connecting)
+            .await?;
+        if !entry.may_have(kind, &entry.owner(&self.principal)) {
+            return Ok(None);
+        }
+        let requested = self.request_page(entry, kind, cursor);
+        let page = self.wait_for(entry, Awaited::List(kind), wait, limit, requested);
+        let page = page.await?;
         if let Some(page) = &page {
             let (memory, principal) = (&self.memory, &self.principal);
             memory.learn_page(entry.name(), kind, principal, cursor, page);
@@ -152,10 +162,6 @@ impl FrontRequest {
         kind: ItemKind,
         cursor: Option<&str>,
     ) -> Page {
-        self.connect(entry).await?;
-        if !entry.may_have(kind, &entry.owner(&self.principal)) {
-            return Ok(None);
-        }
         let params = with_cursor(&self.request.params, cursor);
         // Without the progress token: the progress of several servers would not increase.
         let request = Request::new(method_of(kind), params, self.request.caller.clone());
@@ -223,7 +229,7 @@ impl RequestedPages {
         for entry in entries {
             if !self.0.contains_key(entry.name()) {
                 let (front, requested) = (front.clone(), entry.clone());
-                let page = async move { front.page(&requested, kind, None).await };
+                let page = async move { front.page(&requested, kind, None, Wait::Brief).await };
                 self.0
                     .insert(entry.name().to_owned(), OwnedTask::spawn(page));
             }

@@ -42,9 +42,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bowline::exchange::{Dialects, Outcome, Request};
 use bowline::{Context, Result};
+use bowline_types::Implementation;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::bridge::identity;
 use crate::config::{BridgeConfig, ConfigChanges, UpstreamConfig};
 use crate::modern::ModernCalls;
 use crate::upstream::Upstream;
@@ -58,6 +60,8 @@ pub(crate) struct Servers {
     targets: Box<TargetFn>,
     current: watch::Sender<Arc<ServerSet>>,
     memory: Arc<ServerMemory>,
+    /// What the bridge calls itself, also after a reload.
+    identity: Implementation,
     /// Held while the configuration is replaced.
     reloading: Mutex<()>,
 }
@@ -68,6 +72,7 @@ impl Servers {
         let set = ServerSet::new(config, &targets)?;
         Ok(Self {
             memory: Arc::new(ServerMemory::new(&set)),
+            identity: identity(config.settings().name.as_deref()),
             current: watch::Sender::new(Arc::new(set)),
             targets,
             reloading: Mutex::new(()),
@@ -121,7 +126,10 @@ impl Servers {
         }
         let front = FrontRequest::new(self.current(), self.memory.clone(), request, cx);
         match &*front.request.method {
-            "server/discover" => front.discover(versions, modern.parked_calls()).await,
+            "server/discover" => {
+                let parked_calls = modern.parked_calls();
+                front.discover(&self.identity, versions, parked_calls).await
+            }
             method => match lists::kind_of(method) {
                 Some(kind) => Box::pin(front.list(kind)).await,
                 None => Box::pin(front.route(modern)).await,

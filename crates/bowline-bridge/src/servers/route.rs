@@ -7,7 +7,7 @@ use bowline::{ErrorCode, Json, RpcError};
 use bowline_core::json::Object;
 use serde_json::Value;
 
-use super::front_request::FrontRequest;
+use super::front_request::{FrontRequest, Wait};
 use super::set::ServerEntry;
 use crate::config::{ItemKind, shortened};
 use crate::many::{PageCursor, RawObject, RoutedRequest, route_request, unknown_item};
@@ -103,7 +103,8 @@ impl FrontRequest {
     async fn list_all(&self, entry: &Arc<ServerEntry>, kind: ItemKind) -> Result<(), RpcError> {
         let mut cursor: Option<String> = None;
         for _ in 0..MAX_PAGES {
-            let Some(page) = self.page(entry, kind, cursor.as_deref()).await? else {
+            let page = self.page(entry, kind, cursor.as_deref(), Wait::Whole);
+            let Some(page) = page.await? else {
                 return Ok(());
             };
             let next = RawObject::parse(page.as_str()).ok();

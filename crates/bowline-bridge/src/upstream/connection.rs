@@ -63,10 +63,8 @@ impl ConnectionPermit {
 }
 
 /// Refuses a server that says more about itself than the bridge keeps for each connection.
-pub(super) fn check_introduction(connection: &Connection) -> bowline::Result<()> {
-    let bytes = connection
-        .introduction()
-        .map_or(0, |it| it.as_bytes().len());
+pub(crate) fn check_introduction(introduction: Option<&Json>) -> bowline::Result<()> {
+    let bytes = introduction.map_or(0, |it| it.as_bytes().len());
     if bytes <= MAX_INTRODUCTION_BYTES {
         return Ok(());
     }

@@ -6,7 +6,7 @@ use capability_keys::CapabilityKeys;
 mod closing;
 mod connection;
 use connection::ConnectionPermit;
-pub(crate) use connection::UpstreamConnection;
+pub(crate) use connection::{UpstreamConnection, check_introduction};
 mod era_check;
 mod known_callers;
 pub(crate) use known_callers::caller_bytes;
@@ -522,6 +522,10 @@ impl Upstream {
         let caller = RequestConverter::default().convert_caller(caller.clone());
         let connection = self.connect_in_time(client, &caller, &questions).await;
         let connection = connection.map_err(|error| self.open_failed(attempt, &error))?;
+        if let Err(error) = check_introduction(connection.introduction()) {
+            self.closing.close(connection, Some(permit));
+            return Err(self.open_failed(attempt, &error));
+        }
         let is_modern = connection.dialect().is_modern();
         self.is_modern.store(is_modern, Ordering::Relaxed);
         self.opened.fetch_add(1, Ordering::Relaxed);
@@ -572,9 +576,7 @@ impl Upstream {
         if let Some(client) = &caller.implementation {
             builder = builder.client_info(&client.name, &client.version);
         }
-        let connection = builder.connection().await?;
-        connection::check_introduction(&connection)?;
-        Ok(connection)
+        builder.connection().await
     }
 
     /// Returns the client to which a whole connection belongs.

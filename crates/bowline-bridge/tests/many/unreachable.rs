@@ -96,6 +96,7 @@ async fn only_one_list_waits_for_a_hanging_server() {
         let bridge = world.bridge(TWO);
         let start = Instant::now();
         let client = connect(&bridge, front).await;
+        client.request_raw("server/discover", ()).await.ok(); // a legacy client has sent `initialize`
         let handshake = start.elapsed();
         tool_names(&client).await;
         let first = start.elapsed() - handshake;
@@ -105,9 +106,15 @@ async fn only_one_list_waits_for_a_hanging_server() {
         }
 
         let others = start.elapsed() - handshake - first;
-        // The probe of a client fails after five seconds.
-        assert!(handshake < Duration::from_secs(3), "{handshake:?}");
-        assert!(first >= Duration::from_secs(4), "{first:?}");
+        let whole = Duration::from_secs(4)..Duration::from_secs(6);
+        if front == MODERN {
+            // The probe of a client fails after five seconds.
+            assert!(handshake < Duration::from_secs(3), "{handshake:?}");
+            assert!(whole.contains(&first), "{first:?}");
+        } else {
+            assert!(whole.contains(&handshake), "{handshake:?}");
+            assert!(first < Duration::from_secs(1), "{first:?}");
+        }
         assert!(others <= Duration::from_secs(2), "{others:?}");
     }
 }
@@ -129,12 +136,61 @@ async fn only_one_list_waits_for_a_server_that_is_connected_and_silent() {
         let start = Instant::now();
 
         for _ in 0..4 {
+            // It answers these, which says nothing about its tools.
+            client.request_raw("server/discover", ()).await.unwrap();
+            client.list_prompts().await.unwrap();
             assert_eq!(tool_names(&client).await, ["b__name"], "{back}");
         }
 
         let took = start.elapsed();
         assert!(took <= Duration::from_secs(2), "{back}: {took:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_is_late_shortens_no_other_list() {
+    let world = World::default();
+    let slow = named("first").resource(bowline::Resource::text("r:1", "r", "text"));
+    let slow = slow.layer(|request: Request, next: Next| async move {
+        match &*request.method {
+            "resources/list" => std::future::pending().await,
+            "tools/list" => tokio::time::advance(Duration::from_millis(400)).await,
+            _ => {}
+        }
+        next.run(request).await
+    });
+    world.serve("a", &slow, MODERN);
+    world.serve("b", &named("second"), MODERN);
+    let client = connect(&world.bridge(TWO), MODERN).await;
+
+    let start = Instant::now();
+    client.list_resources().await.unwrap();
+    let resources = start.elapsed();
+
+    assert!(resources >= Duration::from_secs(5), "{resources:?}");
+    assert_eq!(tool_names(&client).await, ["a__name", "b__name"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_legacy_client_is_told_about_a_server_that_starts_in_three_seconds() {
+    let world = World::default();
+    world.serve_pipe("a", |pipe| async move {
+        let start = Duration::from_secs(3);
+        tokio::time::timeout(start, std::future::pending::<()>())
+            .await
+            .unwrap_err();
+        let (read, write) = tokio::io::split(pipe);
+        let server = named("first").instructions("Read me first.");
+        let serving = server.serve(bowline::wire::Lines::new(read, write));
+        serving.await.unwrap();
+    });
+    world.serve("b", &named("second"), MODERN);
+
+    let client = connect(&world.bridge(TWO), LEGACY).await;
+
+    let instructions = client.server().unwrap().instructions.clone();
+    let instructions = instructions.unwrap_or_default();
+    assert!(instructions.contains("Read me first."), "{instructions}");
 }
 
 #[tokio::test(start_paused = true)]
