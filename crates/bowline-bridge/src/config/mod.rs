@@ -85,7 +85,7 @@ use crate::many::Names;
 /// | `oauth` | `true`, or `{"clientId", "clientSecret", "clientKey", "issuer", "clientMetadataUrl", "scopes", "clientCredentials", "withoutMetadata"}` | | the bridge obtains tokens by OAuth |
 /// | `tokenExchange` | `{"tokenEndpoint", "clientId", "clientSecret", "audience", "resource", "scopes"}` | | the bridge exchanges the client's token (RFC 8693) |
 /// | `timeout` | duration or `"never"` | `"1h"` | ends a request without an answer or notification in that time |
-/// | `listTimeout` | duration | `"5s"` | how long a merged list waits for this server |
+/// | `listTimeout` | duration | `"5s"` | how long a merged list waits for this server to connect, and then for its answer |
 /// | `connectTimeout` | duration | `"30s"` | how long connecting may take |
 ///
 /// At most one of `passThrough`, `oauth`, `tokenExchange` and `headers.Authorization` is given. In `clientSecret` and `clientKey`,

@@ -4,9 +4,11 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use bowline_core::http::source_policy::{InvalidSource, parse_host, parse_origin};
+
 use super::error::ConfigError;
 use super::parked::{ParkedCallForm, StateKey};
-use super::reader::MemberReader;
+use super::reader::{MemberReader, texts};
 
 /// The member `bridge` of the file. The table of [`BridgeConfig`](super::BridgeConfig) explains the members.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,8 +67,8 @@ impl BridgeSettings {
             http: reader.address("http")?,
             path: reader.read("path", read_path)?.unwrap_or(default.path),
             stdio: reader.flag("stdio")?.unwrap_or(default.stdio),
-            allowed_hosts: reader.texts("allowedHosts")?,
-            allowed_origins: reader.texts("allowedOrigins")?,
+            allowed_hosts: sources(&mut reader, "allowedHosts", parse_host)?,
+            allowed_origins: sources(&mut reader, "allowedOrigins", parse_origin)?,
             auth: reader.object("auth", FrontAuth::read)?,
             name: reader.text("name")?,
             instructions: reader.text("instructions")?,
@@ -95,6 +97,20 @@ impl BridgeSettings {
         }
         Ok(settings)
     }
+}
+
+/// Reads hosts or origins.
+fn sources(
+    reader: &mut MemberReader<'_>,
+    member: &'static str,
+    parse: fn(&str) -> Result<String, InvalidSource>,
+) -> Result<Vec<String>, ConfigError> {
+    let sources = reader.read(member, |value| {
+        let parse =
+            |text: String| parse(&text).map_err(|error| ConfigError::new(error.to_string()));
+        texts(value)?.into_iter().map(parse).collect()
+    })?;
+    Ok(sources.unwrap_or_default())
 }
 
 impl Default for BridgeSettings {

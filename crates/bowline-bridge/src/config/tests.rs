@@ -57,7 +57,7 @@ fn the_file_of_a_host_is_a_configuration() {
 fn all_members_of_the_bridge_are_read() {
     let config = config(
         r#"{"mcpServers": {}, "bridge": {
-            "http": "0.0.0.0:80", "path": "/x", "stdio": true, "allowedHosts": ["a"], "allowedOrigins": ["b"],
+            "http": "0.0.0.0:80", "path": "/x", "stdio": true, "allowedHosts": ["a"], "allowedOrigins": ["https://b:443"],
             "auth": {"issuers": ["https://id.example"], "resource": "https://b.example/x", "scopes": ["s"]},
             "name": "n", "instructions": "i", "separator": "-", "heartbeat": "5s", "heartbeatLimit": "never",
             "parkTimeout": "1m", "parkLimit": "2m", "maxParked": 7
@@ -69,7 +69,7 @@ fn all_members_of_the_bridge_are_read() {
     assert_eq!((&*settings.path, settings.stdio), ("/x", true));
     assert_eq!(
         (&settings.allowed_hosts[..], &settings.allowed_origins[..]),
-        (&["a".to_owned()][..], &["b".to_owned()][..])
+        (&["a".to_owned()][..], &["https://b".to_owned()][..])
     );
     let auth = settings.auth.as_ref().unwrap();
     assert_eq!(
@@ -350,6 +350,14 @@ fn values_of_the_wrong_kind_in_the_bridge_are_errors_that_name_the_member() {
         (
             r#"{"path": "mcp"}"#,
             "`bridge.path`: expected a path such as",
+        ),
+        (
+            r#"{"allowedHosts": ["https://a.example"]}"#,
+            "`bridge.allowedHosts`: expected a host such as",
+        ),
+        (
+            r#"{"allowedOrigins": ["a.example"]}"#,
+            "`bridge.allowedOrigins`: expected an origin such as",
         ),
         (
             r#"{"separator": ""}"#,

@@ -48,12 +48,7 @@ impl Credentials {
 impl OAuthSetup {
     /// Returns a target whose connections share one OAuth client.
     pub(super) fn target(&self, server: ServerConfig, settings: &OAuthSettings) -> Result<Target> {
-        if settings.client_credentials && settings.client_id.is_none() {
-            return Err(misuse("`oauth.clientCredentials` needs `oauth.clientId`"));
-        }
-        if settings.client_key.is_some() && settings.client_id.is_none() {
-            return Err(misuse("`oauth.clientKey` needs `oauth.clientId`"));
-        }
+        check(settings)?;
         let oauth = oauth(url_of(&server)?, settings)?;
         let oauth = match &self.0 {
             Some(setup) => setup(oauth, &server),
@@ -66,6 +61,26 @@ impl OAuthSetup {
             Ok(server.client()?.authorizer(oauth.clone()))
         }))
     }
+}
+
+/// Refuses settings that would have no effect: the user believes that they are used.
+fn check(settings: &OAuthSettings) -> Result<()> {
+    let of_client = [
+        ("clientCredentials", settings.client_credentials),
+        ("clientKey", settings.client_key.is_some()),
+        ("clientSecret", settings.client_secret.is_some()),
+        ("issuer", settings.issuer.is_some()),
+    ];
+    let is_given = |(_, is_given): &(_, bool)| *is_given && settings.client_id.is_none();
+    if let Some((member, _)) = of_client.into_iter().find(is_given) {
+        return Err(misuse(&format!("`oauth.{member}` needs `oauth.clientId`")));
+    }
+    if settings.client_key.is_some() && settings.client_secret.is_some() {
+        return Err(misuse(
+            "`oauth.clientKey` replaces `oauth.clientSecret`; give one of them",
+        ));
+    }
+    Ok(())
 }
 
 fn oauth(url: &str, settings: &OAuthSettings) -> Result<OAuth> {

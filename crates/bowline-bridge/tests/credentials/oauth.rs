@@ -64,6 +64,12 @@ fn settings_that_cannot_be_used_are_refused_with_their_names() {
             json!({"clientId": "c", "clientKey": "k"}),
             "`oauth.clientKey`",
         ),
+        (json!({"clientSecret": "s"}), "`oauth.clientId`"),
+        (json!({"issuer": "https://i.example"}), "`oauth.clientId`"),
+        (
+            json!({"clientId": "c", "clientKey": "k", "clientSecret": "s"}),
+            "give one of them",
+        ),
     ];
     for (settings, name) in refused {
         let file = json!({"mcpServers": {"a": {"url": "http://127.0.0.1:1/mcp", "bridge": {"oauth": settings}}}});
