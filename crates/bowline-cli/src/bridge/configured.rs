@@ -21,6 +21,10 @@ pub(crate) fn bridge(
     stderr: &StderrWriter,
 ) -> Result<(Bridge, BridgeConfig), BoxError> {
     let config = BridgeConfig::from_file(file)?;
+    if config.upstreams().next().is_none() {
+        let file = file.display();
+        return Err(format!("{file} has no server: add one to `mcpServers`, or enable one").into());
+    }
     credentials::check_front(&config)?;
     let (credentials, stderr) = (credentials(sign_in), stderr.clone());
     let bridge = Bridge::from_config_with(&config, move |server| match server.server().url() {
@@ -71,9 +75,7 @@ fn complete(mut front: HttpFront, is_chosen: bool, settings: &BridgeSettings) ->
     if let Some(address) = settings.http.filter(|_| !is_chosen) {
         front.address = address.to_string();
     }
-    if front.path == "/mcp" {
-        front.path.clone_from(&settings.path);
-    }
+    front.path.get_or_insert_with(|| settings.path.clone());
     front.cors.extend(settings.allowed_origins.iter().cloned());
     front
         .allow_hosts
@@ -127,7 +129,7 @@ mod tests {
     fn http(address: &str) -> FrontPlan {
         FrontPlan::Http(HttpFront {
             address: address.to_owned(),
-            path: "/mcp".to_owned(),
+            path: None,
             cors: Vec::new(),
             allow_hosts: Vec::new(),
         })
@@ -137,7 +139,7 @@ mod tests {
     fn options_come_before_the_settings_of_the_file() {
         let of_file = settings(r#"{"http": "127.0.0.1:9000", "path": "/tools"}"#);
         let address = |plan| match plan {
-            FrontPlan::Http(front) => (front.address, front.path),
+            FrontPlan::Http(front) => (front.address.clone(), front.path().to_owned()),
             FrontPlan::Stdio => panic!("expected HTTP"),
         };
 
@@ -146,6 +148,12 @@ mod tests {
 
         assert_eq!(default, ("127.0.0.1:9000".to_owned(), "/tools".to_owned()));
         assert_eq!(chosen, ("127.0.0.1:7000".to_owned(), "/tools".to_owned()));
+        let FrontPlan::Http(mut with_path) = http("127.0.0.1:7000") else {
+            panic!("expected HTTP");
+        };
+        with_path.path = Some("/mcp".to_owned());
+        let (_, path) = address(front(FrontPlan::Http(with_path), true, &of_file));
+        assert_eq!(path, "/mcp");
         let stdio = settings(r#"{"stdio": true}"#);
         assert_eq!(front(http("x"), false, &stdio), FrontPlan::Stdio);
         assert_ne!(front(http("x"), true, &stdio), FrontPlan::Stdio);

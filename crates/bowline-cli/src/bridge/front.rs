@@ -9,6 +9,7 @@ use bowline_bridge::Bridge;
 
 use super::BoxError;
 use super::options::{FrontPlan, HttpFront};
+use super::signals::Signals;
 use crate::options::DrainOptions;
 
 /// Serves clients until a signal, or until stdin ends.
@@ -17,6 +18,7 @@ pub(crate) async fn serve(
     front: &FrontPlan,
     drain: DrainOptions,
     guard: Option<ResourceServer>,
+    signals: &Signals,
 ) -> Result<(), BoxError> {
     let front = match front {
         FrontPlan::Stdio => {
@@ -35,11 +37,14 @@ pub(crate) async fn serve(
         let cause = std::error::Error::source(&error).map_or(String::new(), |it| format!(": {it}"));
         format!("failed to listen on {address}{cause}; choose another address with --http")
     })?;
+    if signals.has_any() {
+        return Ok(()); // before the server listens to them
+    }
     // On stderr, as everything that the bridge prints: stdout is not for people.
     eprintln!(
         "bowline: listening on http://{}{}",
         bound.local_addr(),
-        front.path
+        front.path()
     );
     match guard {
         Some(guard) => bound.layer(guard).serve_until_signal().await?,
@@ -51,7 +56,7 @@ pub(crate) async fn serve(
 fn http_service(bridge: &Bridge, front: &HttpFront) -> HttpService {
     let service = bridge
         .http()
-        .paths([front.path.as_str(), "/sse"])
+        .paths([front.path(), "/sse"])
         .cors(&front.cors);
     if front.allow_hosts.is_empty() {
         return service;

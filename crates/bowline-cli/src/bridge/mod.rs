@@ -67,21 +67,23 @@ async fn serve(
     let (bridge, served) = match &plan.upstream {
         UpstreamPlan::Config { file, sign_in, .. } => {
             let (bridge, config) = configured::bridge(file, sign_in, &child_stderr)?;
-            let bridge = clustered(observed(bridge, telemetry), &plan).await?;
+            let bridge = clustered(observed(bridge, telemetry), &plan, signals).await?;
             let guard = credentials::guard(&config)?;
             let settings = config.settings();
             let front = configured::front(plan.front, plan.is_front_chosen, settings);
             let served = tokio::select! {
-                served = front::serve(&bridge, &front, plan.drain, guard) => served,
+                served = front::serve(&bridge, &front, plan.drain, guard, signals) => served,
                 () = configured::reload_at_hangup(&bridge, file, &config) => Ok(()),
             };
             (bridge, served)
         }
         UpstreamPlan::Command(command) => {
             let target = upstream::command_target(command.clone(), child_stderr.clone());
-            serve_one(target, &plan, telemetry).await?
+            serve_one(target, &plan, telemetry, signals).await?
         }
-        UpstreamPlan::Url(url) => serve_one(upstream::url_target(url), &plan, telemetry).await?,
+        UpstreamPlan::Url(url) => {
+            serve_one(upstream::url_target(url), &plan, telemetry, signals).await?
+        }
     };
     signals.until_second(bridge.close()).await;
     child_stderr.flush();
@@ -92,23 +94,32 @@ async fn serve_one(
     target: Target,
     plan: &BridgePlan,
     telemetry: Option<Telemetry>,
+    signals: &Signals,
 ) -> Result<(Bridge, Result<(), BoxError>), BoxError> {
     let mut builder = with_limits(Bridge::builder(target), &plan.limits);
     if let Some(key) = &plan.state_key {
         builder = builder.sealer(key.sealer()?);
     }
     let bridge = builder.build();
-    let bridge = clustered(observed(bridge, telemetry), plan).await?;
-    let served = front::serve(&bridge, &plan.front, plan.drain, None).await;
+    let bridge = clustered(observed(bridge, telemetry), plan, signals).await?;
+    let served = front::serve(&bridge, &plan.front, plan.drain, None, signals).await;
     Ok((bridge, served))
 }
 
 /// Joins the cluster of the options, if they name one.
-async fn clustered(bridge: Bridge, plan: &BridgePlan) -> Result<Bridge, BoxError> {
+async fn clustered(
+    bridge: Bridge,
+    plan: &BridgePlan,
+    signals: &Signals,
+) -> Result<Bridge, BoxError> {
     let Some(cluster) = &plan.cluster else {
         return Ok(bridge);
     };
-    let joined = cluster::connect(cluster).await?;
+    let joined = tokio::select! {
+        biased; // the signal first: the engine may not respond for long
+        () = signals.first() => return Err("ended by a signal while it joined the cluster".into()),
+        joined = cluster::connect(cluster) => joined?,
+    };
     Ok(bridge.cluster_named(&cluster.name, joined))
 }
 

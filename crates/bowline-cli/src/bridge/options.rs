@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bowline_core::http::source_policy::{parse_host, parse_origin};
 use clap::Args;
 
 use super::cluster_plan::{ClusterOptions, ClusterPlan};
@@ -41,14 +42,14 @@ pub(crate) struct BridgeOptions {
     /// Serve one client over stdin and stdout.
     #[arg(long, conflicts_with = "http")]
     stdio: bool,
-    /// The path of the HTTP endpoint. HTTP+SSE, the transport of 2024-11-05, is also served at `/sse`.
-    #[arg(long, default_value = "/mcp", value_parser = parse_path)]
-    path: String,
+    /// The path of the HTTP endpoint [default: /mcp]. HTTP+SSE, the transport of 2024-11-05, is also served at `/sse`.
+    #[arg(long, value_parser = parse_path)]
+    path: Option<String>,
     /// Accept requests from web pages of this origin (repeatable).
-    #[arg(long, value_name = "ORIGIN")]
+    #[arg(long, value_name = "ORIGIN", value_parser = parse_origin)]
     cors: Vec<String>,
     /// Accept requests for this host name, in addition to loopback names (repeatable).
-    #[arg(long, value_name = "HOST")]
+    #[arg(long, value_name = "HOST", value_parser = parse_host)]
     allow_host: Vec<String>,
 
     /// Send this header to the URL, `Name: value` (repeatable). `${NAME}` is replaced by an environment variable.
@@ -148,9 +149,16 @@ pub(crate) enum FrontPlan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HttpFront {
     pub(crate) address: String,
-    pub(crate) path: String,
+    /// `None` for the default.
+    pub(crate) path: Option<String>,
     pub(crate) cors: Vec<String>,
     pub(crate) allow_hosts: Vec<String>,
+}
+
+impl HttpFront {
+    pub(crate) fn path(&self) -> &str {
+        self.path.as_deref().unwrap_or("/mcp")
+    }
 }
 
 /// Limits that replace the defaults of the bridge.
@@ -254,7 +262,7 @@ impl BridgeOptions {
         let of_http = [
             ("--cors", !self.cors.is_empty()),
             ("--allow-host", !self.allow_host.is_empty()),
-            ("--path", self.path != "/mcp"),
+            ("--path", self.path.is_some()),
         ];
         match of_http.into_iter().find(|(_, is_given)| *is_given) {
             Some((option, _)) => Err(format!(
@@ -434,6 +442,8 @@ mod tests {
                 "bridge --stdio --cors https://b.example -- server",
                 "add --http",
             ),
+            ("bridge --cors b.example -- server", "expected an origin"),
+            ("bridge --allow-host b:80 -- server", "without scheme, port"),
             ("bridge --header A -- server", "for a server at a URL"),
             ("bridge https://a.example --header A", "`Name: value`"),
             ("bridge https://a.example --idle-timeout soon", "soon"),

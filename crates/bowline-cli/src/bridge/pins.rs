@@ -32,6 +32,7 @@ impl PinsAction {
         check_names(&config, selected)?;
         let mut unused: BTreeSet<&String> = selected.iter().collect();
         let (mut accepted, mut left) = (0, 0);
+        let mut failed = None;
         for pins in quarantines(&config)? {
             let Quarantine { mut pins, tools } = pins;
             for (server, tool) in tools {
@@ -43,11 +44,20 @@ impl PinsAction {
                 }
                 match selector {
                     Some(selector) => {
-                        // That which was read and printed, and not a later one in the file.
-                        pins.accept(&server, &tool)?;
                         unused.remove(selector);
-                        accepted += 1;
-                        eprintln!("bowline: accepted {name}");
+                        // That which was read and printed, and not a later one in the file.
+                        match pins.accept(&server, &tool) {
+                            Ok(_) => {
+                                accepted += 1;
+                                eprintln!("bowline: accepted {name}");
+                            }
+                            // The others may be accepted all the same.
+                            Err(error) => {
+                                if let Some(before) = failed.replace(error) {
+                                    eprintln!("bowline: {before}");
+                                }
+                            }
+                        }
                     }
                     None => left += 1,
                 }
@@ -55,6 +65,9 @@ impl PinsAction {
         }
         if accepted > 0 {
             eprintln!("bowline: send SIGHUP to a bridge that is running, so that it offers them");
+        }
+        if let Some(error) = failed {
+            return Err(error.into());
         }
         unused.retain(|name| *name != ALL);
         match (unused.first(), left) {
@@ -76,8 +89,12 @@ impl PinsAction {
 fn check_names(config: &BridgeConfig, selected: &[String]) -> Result<(), BoxError> {
     let names: Vec<&str> = config.upstreams().map(|server| server.name()).collect();
     let is_known = |it: &String| {
-        let server = it.split_once('/').map_or(it.as_str(), |(server, _)| server);
-        it == ALL || names.contains(&server) || names.contains(&it.as_str())
+        // The name of a server may contain slashes.
+        let is_of = |name: &&str| {
+            it.strip_prefix(*name)
+                .is_some_and(|it| it.is_empty() || it.starts_with('/'))
+        };
+        it == ALL || names.iter().any(is_of)
     };
     match selected.iter().find(|it| !is_known(it)) {
         Some(unknown) => {

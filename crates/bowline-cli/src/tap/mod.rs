@@ -17,6 +17,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bowline_core::http::source_policy::{parse_host, parse_origin};
 use bowline_recording::{Header, Recorder, RecorderOptions, RecorderThread, Redactor, Transport};
 use clap::Args;
 
@@ -41,10 +42,10 @@ pub(crate) struct TapOptions {
     #[arg(long, value_name = "ADDR", value_parser = parse_address, requires = "url")]
     http: Option<String>,
     /// Accept requests for this host name, in addition to loopback names (repeatable).
-    #[arg(long, value_name = "HOST", requires = "url")]
+    #[arg(long, value_name = "HOST", value_parser = parse_host, requires = "url")]
     allow_host: Vec<String>,
     /// Accept requests from web pages of this origin, in addition to loopback ones (repeatable).
-    #[arg(long, value_name = "ORIGIN", requires = "url")]
+    #[arg(long, value_name = "ORIGIN", value_parser = parse_origin, requires = "url")]
     allow_origin: Vec<String>,
     /// Add this header to the requests for the URL, `Name: value` (repeatable).
     #[arg(long, value_name = "HEADER", requires = "url")]

@@ -205,11 +205,7 @@ async fn sigterm_ends_the_bridge_and_terminates_a_server_that_ignores_the_end_of
 #[tokio::test]
 async fn a_second_signal_kills_a_server_that_does_not_exit() {
     in_time(async {
-        let script = format!(
-            "trap '' TERM; {}; echo waiting >&2; while :; do sleep 0.1; done",
-            with_pid("")
-        );
-        let (mut bridge, url) = Program::bridge_to(&["sh", "-c", &script]).await;
+        let (mut bridge, url) = Program::bridge_to(&["sh", "-c", &stubborn()]).await;
         let client = Client::connect(&url).await.unwrap();
         client
             .call_tool("echo", json!({"text": "x"}))
@@ -223,16 +219,26 @@ async fn a_second_signal_kills_a_server_that_does_not_exit() {
 
         assert_eq!(bridge.exit().await.code(), Some(0));
         wait_for_exit(&pid).await;
+        let rest = bridge.stderr_rest().await;
+        assert!(!rest.contains(&TERMINATED.to_owned()), "{rest:?}");
     })
     .await;
 }
 
+/// Returns a server that goes on after the end of its stdin. The orderly end would terminate it, which it reports.
+fn stubborn() -> String {
+    let serve = with_pid("");
+    format!(
+        "trap 'echo {TERMINATED} >&2' TERM; {serve}; echo waiting >&2; while :; do sleep 0.1; done"
+    )
+}
+
+const TERMINATED: &str = "terminated";
+
 #[tokio::test]
 async fn a_second_signal_kills_a_server_that_does_not_exit_also_while_a_call_runs() {
     in_time(async {
-        // It ignores the end of its stdin, and the signal that follows, for longer than the test may take.
-        let script = format!("trap '' TERM; {}; sleep 300", with_pid(""));
-        let (mut bridge, url) = Program::bridge_to(&["sh", "-c", &script]).await;
+        let (mut bridge, url) = Program::bridge_to(&["sh", "-c", &stubborn()]).await;
         let client = Client::connect(&url).await.unwrap();
         let pid = bridge.stderr_line("pid ").await;
         let slow = client.call_tool("slow", json!({"seconds": 600}));
@@ -248,6 +254,8 @@ async fn a_second_signal_kills_a_server_that_does_not_exit_also_while_a_call_run
         assert_eq!(bridge.exit().await.code(), Some(0));
         assert!(slow.await.unwrap().is_err());
         wait_for_exit(&pid).await;
+        let rest = bridge.stderr_rest().await;
+        assert!(!rest.contains(&TERMINATED.to_owned()), "{rest:?}");
     })
     .await;
 }
@@ -430,6 +438,46 @@ async fn what_the_servers_of_a_file_print_to_stderr_is_passed_on_with_their_name
         Client::connect(&url).await.unwrap();
 
         assert_eq!(bridge.stderr_line("noisy: ").await, "started");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_file_without_an_enabled_server_is_refused() {
+    in_time(async {
+        let folder = sign_in::Folder::new("no-servers");
+        let disabled = json!({"mcpServers": {"a": {"command": "a", "disabled": true}}});
+        for servers in [json!({"mcpServers": {}}), disabled] {
+            let file = folder.write("bridge.json", &servers.to_string());
+            let mut bridge =
+                Program::start(&["bridge", "--config", &file, "--http", "127.0.0.1:0"]);
+
+            let why = bridge.stderr_line("bowline: ").await;
+
+            assert!(why.contains("has no server"), "{why}");
+            assert_eq!(bridge.exit().await.code(), Some(1));
+        }
+    })
+    .await;
+}
+
+#[cfg(feature = "cluster")]
+#[tokio::test]
+async fn a_signal_ends_a_bridge_that_waits_for_its_cluster() {
+    in_time(async {
+        let engine = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("redis://{}", engine.local_addr().unwrap());
+        let keys = "07".repeat(32);
+        let bridge = ["bridge", "--http", "127.0.0.1:0", "--cluster", &url];
+        let server = ["--cluster-keys", &keys, "--", BOWLINE, "serve-demo"];
+        let mut bridge = Program::start(&[&bridge[..], &server].concat());
+        let (_silent, _) = engine.accept().await.unwrap();
+
+        bridge.terminate().await;
+
+        let why = bridge.stderr_line("bowline: ").await;
+        assert!(why.contains("by a signal"), "{why}");
+        assert_eq!(bridge.exit().await.code(), Some(1));
     })
     .await;
 }

@@ -70,6 +70,15 @@ impl Program {
         panic!("no line `{prefix}` on stderr, but {seen:?}");
     }
 
+    /// Reads the lines of stderr to its end.
+    pub(crate) async fn stderr_rest(&mut self) -> Vec<String> {
+        let mut lines = Vec::new();
+        while let Some(line) = self.stderr.next_line().await.unwrap() {
+            lines.push(line);
+        }
+        lines
+    }
+
     /// Waits until the counters of `serve-demo --report` meet a condition.
     pub(crate) async fn counts(&mut self, condition: impl Fn(&SlowCallCounts) -> bool) {
         loop {
