@@ -82,9 +82,14 @@ pub(crate) fn stalled(_: &Options) -> Vec<Row> {
     }]
 }
 
-/// Returns how long each drop took to reach the handler, in µs; empty if it never did.
+/// Returns how long each drop took to reach the handler, in µs. Infinite, as the last, if one never did; the client gives
+/// up then.
 pub(super) fn drops(client: &mut Command, count: usize) -> Vec<f64> {
-    took(client.args(["--drops", &count.to_string()]))
+    let mut took = took(client.args(["--drops", &count.to_string()]));
+    if took.len() < count {
+        took.push(f64::INFINITY);
+    }
+    took
 }
 
 /// Returns the times that a client prints, in µs.
