@@ -195,7 +195,7 @@ async fn start(client: &Client, tool: &str, arguments: Value) -> Result<TaskHand
 
 /// Polls a call for a while, in which it does not end.
 async fn settle(call: &mut (impl Future + Unpin)) {
-    let _ = tokio::time::timeout(10 * POLL_INTERVAL, call).await;
+    let _ = tokio::time::timeout(50 * POLL_INTERVAL, call).await;
 }
 
 /// Waits until this counter of `task_slow` is another one. No handler may finish meanwhile.

@@ -141,9 +141,13 @@ pub(crate) async fn wait_until_settled(counter: &AtomicU64, all: u64) -> u64 {
             (seen, since) = (now, Instant::now());
         }
     }
-    // The server still has to read the last bytes and create responses.
-    crate::pause::pause(AFTERWARDS).await;
+    let_server_read().await;
     seen
+}
+
+/// Waits for a moment: the server still has to read the last bytes and create responses.
+pub(crate) async fn let_server_read() {
+    crate::pause::pause(AFTERWARDS).await;
 }
 
 /// Fails if an attack did not reach the scale that makes its result meaningful.

@@ -34,7 +34,12 @@ pub(crate) async fn every_sent_request_is_cancelled_exactly_once(calls: usize, c
     let ended = eventually(|| RequestLog::of(column, &observer.frames()).is_balanced()).await;
     let log = RequestLog::of(column, &observer.frames());
     assert!(ended, "sent and cancelled requests differ: {log:?}");
-    assert!(log.overtaken.is_empty(), "{:?}", log.overtaken);
+    assert!(log.repeated.is_empty(), "{:?}", log.repeated);
+    // Over legacy HTTP a cancel is a request of its own. The client sends it after the request or 100 ms later, and the
+    // server keeps one that overtakes its request in a machine that stalls.
+    if column.signal() != AbandonSignal::CancelAndEnd {
+        assert!(log.overtaken.is_empty(), "{:?}", log.overtaken);
+    }
     let all_dropped = || observer.counts().started == observer.counts().dropped;
     assert!(eventually(all_dropped).await, "{:?}", observer.counts());
     env.end_ignoring_frames().await;
@@ -45,8 +50,10 @@ pub(crate) async fn every_sent_request_is_cancelled_exactly_once(calls: usize, c
 struct RequestLog {
     requests: BTreeSet<String>,
     abandoned: BTreeSet<String>,
-    /// Requests cancelled before they arrived, or twice.
+    /// Requests cancelled before they arrived.
     overtaken: Vec<String>,
+    /// Requests cancelled twice.
+    repeated: Vec<String>,
 }
 
 impl RequestLog {
@@ -58,10 +65,13 @@ impl RequestLog {
             };
             if let Some(id) = received.strip_suffix(" tools/call slow") {
                 log.requests.insert(id.to_owned());
-            } else if let Some(id) = abandoned_request(column, received)
-                && !(log.requests.contains(&id) && log.abandoned.insert(id.clone()))
-            {
-                log.overtaken.push(id);
+            } else if let Some(id) = abandoned_request(column, received) {
+                if !log.requests.contains(&id) {
+                    log.overtaken.push(id.clone());
+                }
+                if !log.abandoned.insert(id.clone()) {
+                    log.repeated.push(id);
+                }
             }
         }
         log

@@ -1,7 +1,11 @@
 //! Runs every test in a separate process, and then checks the results of the whole run. Whether the tests listed in
 //! `sentences.txt` ran and passed is checked by `cargo xtask ci`.
 
-use std::process::{Command, ExitCode};
+use std::io::Read as _;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use scenarios::libtest::{CommandLine, Failure};
 
@@ -56,10 +60,33 @@ fn run(test: Test, calls: usize) -> Failure {
     let command = command
         .args(["--run", &test.to_string(), "--calls", &calls.to_string()])
         .env("RUST_BACKTRACE", "0");
-    let output = command.output().unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    (!output.status.success()).then(|| format!("{}\n{stderr}", output.status))
+    let command = command.stdin(Stdio::null()).stdout(Stdio::null());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = child.stderr.take().unwrap();
+    let (ended, has_ended) = mpsc::channel();
+    let reading = thread::spawn(move || {
+        let mut text = Vec::new();
+        // What was read before an error is shown all the same.
+        let _ = stderr.read_to_end(&mut text);
+        let _ = ended.send(()); // fails if the limit has passed
+        String::from_utf8_lossy(&text).into_owned()
+    });
+    // A cell that hangs must not hang the run.
+    let is_late = has_ended.recv_timeout(LIMIT).is_err();
+    if is_late {
+        child.kill().unwrap();
+    }
+    let status = child.wait().unwrap();
+    if is_late {
+        // Its own children may hold stderr open, so that it is not read to its end.
+        return Some(format!("the cell did not end within {LIMIT:?}"));
+    }
+    let stderr = reading.join().unwrap();
+    (!status.success()).then(|| format!("{status}\n{stderr}"))
 }
+
+/// Far more than a cell takes.
+const LIMIT: Duration = Duration::from_secs(180);
 
 /// The number of abandoned calls without `--calls`.
 const CALLS: usize = 2000;

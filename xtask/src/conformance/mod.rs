@@ -121,7 +121,12 @@ fn check(root: &Path) -> io::Result<bool> {
             let joined = threads.map(|it| it.join().expect("a failure is returned as an error"));
             joined.into_iter().flatten().collect::<io::Result<_>>()
         })?;
-        for report in of_set {
+        for mut report in of_set {
+            if !report.is_as_expected() {
+                // The suite gives a server half a second for some answers, which it may miss beside the other legs.
+                println!("{report}--- again, alone:");
+                report.replace_unexpected(&run(report.leg)?);
+            }
             print!("{report}");
             reports.push(report);
         }
@@ -186,6 +191,17 @@ impl LegReport {
         !self.counted.is_empty() && self.lines().all(ScenarioLine::is_as_expected)
     }
 
+    /// Replaces the results that are not as expected by those of another run.
+    fn replace_unexpected(&mut self, again: &Self) {
+        let lines = self.counted.iter_mut().chain(&mut self.not_scored);
+        for line in lines.filter(|line| !line.is_as_expected()) {
+            let mut again = again.lines();
+            if let Some(again) = again.find(|again| again.scenario == line.scenario) {
+                line.result = again.result;
+            }
+        }
+    }
+
     fn is_about(&self, leg: Leg, version: &str, scenario: &str) -> bool {
         (self.leg, self.set.version()) == (leg, version)
             && self.lines().any(|line| line.scenario == scenario)
@@ -238,3 +254,47 @@ const SETS: [ScenarioSet; 4] = [
 ];
 
 const EXPECTED_MISSING: &str = "conformance/expected-missing.txt";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(results: [(&str, ScenarioResult, bool); 3]) -> LegReport {
+        let lines = results.map(|(scenario, result, is_missing)| ScenarioLine {
+            scenario: scenario.to_owned(),
+            result,
+            is_missing,
+        });
+        LegReport {
+            leg: Leg::Server,
+            set: SETS[0],
+            counted: lines.into(),
+            not_scored: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn another_run_replaces_only_what_was_not_as_expected() {
+        let (passed, failed) = (ScenarioResult::of(1, 0), ScenarioResult::of(1, 1));
+        let first = || {
+            report([
+                ("a", failed, false),
+                ("b", passed, false),
+                ("c", failed, true),
+            ])
+        };
+        assert!(!first().is_as_expected());
+
+        let mut late = first();
+        late.replace_unexpected(&report([
+            ("a", passed, false),
+            ("b", failed, false),
+            ("c", passed, true),
+        ]));
+        let mut wrong = first();
+        wrong.replace_unexpected(&first());
+
+        assert!(late.is_as_expected());
+        assert!(!wrong.is_as_expected());
+    }
+}

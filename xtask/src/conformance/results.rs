@@ -130,6 +130,16 @@ enum ClientExit {
 }
 
 impl ScenarioResult {
+    #[cfg(test)]
+    pub(super) fn of(succeeded: usize, failed: usize) -> Self {
+        Self {
+            succeeded,
+            failed,
+            warned: 0,
+            exit: ClientExit::Expected,
+        }
+    }
+
     pub(crate) fn passed(self) -> bool {
         self.succeeded > 0
             && self.failed == 0

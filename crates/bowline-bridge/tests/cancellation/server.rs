@@ -222,7 +222,8 @@ fn ask(counters: &ServerCounters) -> Tool {
 fn gives_up() -> Tool {
     Tool::new("gives up", async |cx: Context| {
         let asking = cx.elicit::<Name>("name", "What is your name?");
-        let answer = tokio::time::timeout(Duration::from_secs(1), asking).await;
+        // Until then the question must have reached the client, also on a busy machine.
+        let answer = tokio::time::timeout(Duration::from_secs(3), asking).await;
         if answer.is_err() {
             "gave up"
         } else {

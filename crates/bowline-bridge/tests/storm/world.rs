@@ -213,5 +213,5 @@ impl Random {
     }
 }
 
-/// Within which each call must end.
-const DEADLINE: Duration = Duration::from_secs(10);
+/// Within which each call must end, also on a busy machine.
+const DEADLINE: Duration = Duration::from_secs(60);

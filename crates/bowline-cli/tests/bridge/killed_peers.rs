@@ -62,8 +62,14 @@ async fn the_calls_of_a_killed_http_server_fail_and_go_on_when_it_is_started_aga
             kill(&server.id()).await;
             server.exit().await;
             load.wait_for_failure().await;
-            server = Program::start(&["serve-demo", "--transport", "http", "--port", &port]);
-            server.stdout_line().await.unwrap();
+            // Another process may have the port for a moment, as that of an outgoing connection.
+            let again = ["serve-demo", "--transport", "http", "--port", &port];
+            loop {
+                server = Program::start(&again);
+                if server.stdout_line().await.is_some() {
+                    break;
+                }
+            }
         }
         load.wait_for_answers(20).await;
         let ended = load.end().await;

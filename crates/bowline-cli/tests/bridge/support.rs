@@ -12,12 +12,12 @@ pub(crate) const BOWLINE: &str = env!("CARGO_BIN_EXE_bowline");
 pub(crate) const MODERN: &str = "2026-07-28";
 pub(crate) const LEGACY: &str = "2025-11-25";
 
-/// Fails if the future takes longer than a minute.
+/// Fails if the future takes longer than three minutes, on a machine that may be busy.
 pub(crate) async fn in_time<F: Future>(future: F) -> F::Output {
-    let minute = Duration::from_secs(60);
-    tokio::time::timeout(minute, future)
+    let limit = Duration::from_secs(180);
+    tokio::time::timeout(limit, future)
         .await
-        .expect("the test takes less than a minute")
+        .expect("the test takes less than three minutes")
 }
 
 /// A running `bowline`. It is killed when this is dropped.

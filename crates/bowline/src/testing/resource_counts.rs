@@ -89,5 +89,6 @@ fn children() -> usize {
     children.sum()
 }
 
-/// The time within which closed resources must be released.
-const WAIT_LIMIT: Duration = Duration::from_secs(5);
+/// The time within which closed resources must be released. Far more than it takes, for a machine that is busy; how long
+/// it takes is measured by benchmarks.
+const WAIT_LIMIT: Duration = Duration::from_secs(30);

@@ -86,6 +86,8 @@ pub(super) async fn run(
         () = interrupted() => {}
         () = accept(&listener, &state, &mut connections) => {}
     }
+    // What clients did before the signal may have arrived with it, and is theirs.
+    tokio::time::sleep(LAST_EVENTS_TIME).await;
     // Dropping the connections ends their exchanges: not because a client has cancelled them.
     state.is_stopping.store(true, Ordering::Relaxed);
     connections.shutdown().await;
@@ -301,3 +303,5 @@ fn invalid_url(url: &str) -> Failure {
 const MAX_CONNECTIONS: usize = 1024;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+/// For how long events of clients are still recorded after the signal that ends the tap.
+const LAST_EVENTS_TIME: Duration = Duration::from_millis(50);
