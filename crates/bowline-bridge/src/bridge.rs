@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use bowline::client::ReadBudget;
 use bowline::cluster::Cluster;
 use bowline::exchange::{
     BoxFuture, ConnectionState, Dialects, Notification, NotifiedContext, Outcome, Params, Request,
@@ -19,7 +20,7 @@ use bowline::{Context, Json, Result};
 use bowline_core::json::Object;
 
 use crate::catalog::ToolCatalog;
-use crate::config::{ConfigChanges, ParkedCallForm, UpstreamConfig};
+use crate::config::{ConfigChanges, DEFAULT_INCOMING_BYTES, ParkedCallForm, UpstreamConfig};
 use crate::credentials::Credentials;
 use crate::forward::{self, open_connection};
 use crate::front::FrontConnection;
@@ -77,6 +78,7 @@ pub struct BridgeBuilder {
     heartbeat: Option<Duration>,
     heartbeat_limit: Option<Duration>,
     sealer: Option<Sealer>,
+    max_incoming_bytes: usize,
 }
 
 /// What a bridge holds; see [`Bridge::usage`].
@@ -89,6 +91,11 @@ pub struct BridgeUsage {
     pub requests: usize,
     /// Calls of modern clients to a legacy server that are in progress, or wait until the client answers a question.
     pub waiting_calls: usize,
+    /// Bytes of messages of servers that have begun and not ended.
+    pub incoming_bytes: usize,
+    /// Messages of servers that were not read because of [`BridgeBuilder::max_incoming_bytes`], since the bridge was
+    /// created.
+    pub refused_messages: u64,
 }
 
 struct BridgeInner {
@@ -97,6 +104,8 @@ struct BridgeInner {
     versions: Dialects,
     modern: ModernCalls,
     heartbeat: Option<ProgressHeartbeat>,
+    /// The unfinished messages of all servers.
+    incoming: ReadBudget,
     catalog: ToolCatalog,
     /// Shared with the targets.
     telemetry: Arc<OnceLock<Telemetry>>,
@@ -126,6 +135,7 @@ impl Bridge {
             heartbeat: Some(DEFAULT_HEARTBEAT),
             heartbeat_limit: Some(DEFAULT_HEARTBEAT_LIMIT),
             sealer: None,
+            max_incoming_bytes: DEFAULT_INCOMING_BYTES.get(),
         }
     }
 
@@ -203,8 +213,15 @@ impl Bridge {
         };
         let telemetry = Arc::<OnceLock<Telemetry>>::default();
         let of_targets = telemetry.clone();
-        let target =
-            move |server: &UpstreamConfig| Ok(target(server)?.with_telemetry(of_targets.clone()));
+        let max_incoming = settings.max_incoming_bytes.get();
+        let incoming = ReadBudget::new(max_incoming);
+        let of_servers = incoming.clone();
+        let target = move |server: &UpstreamConfig| {
+            // One server leaves room for the others.
+            let part = of_servers.part(max_incoming - max_incoming / 4);
+            let target = target(server)?.with_read_budget(part);
+            Ok(target.with_telemetry(of_targets.clone()))
+        };
         let inner = BridgeInner {
             behind: Behind::Many(Servers::new(config, Box::new(target))?),
             identity: identity(settings.name.as_deref()),
@@ -214,6 +231,7 @@ impl Bridge {
                 let limit = settings.heartbeat_limit.unwrap_or(Duration::MAX);
                 ProgressHeartbeat::new().after(after).limit(limit)
             }),
+            incoming,
             catalog: ToolCatalog::default(),
             telemetry,
         };
@@ -336,6 +354,8 @@ impl Bridge {
             connections: upstreams.iter().map(|it| it.connections()).sum(),
             requests: upstreams.iter().map(|it| it.requests()).sum(),
             waiting_calls: self.inner.modern.open_calls(),
+            incoming_bytes: self.inner.incoming.used(),
+            refused_messages: self.inner.incoming.refused(),
         }
     }
 
@@ -487,6 +507,23 @@ impl BridgeBuilder {
         self
     }
 
+    /// Sets how many bytes of unfinished messages of the server the bridge holds, over all connections. 128 MiB by
+    /// default. A call whose answer does not fit fails, and can be made again; see [`ReadBudget`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline_bridge::{Bridge, Target};
+    ///
+    /// let bridge = Bridge::builder(Target::http("https://search.example/mcp"))
+    ///     .max_incoming_bytes(32 * 1024 * 1024)
+    ///     .build();
+    /// ```
+    pub fn max_incoming_bytes(mut self, max: usize) -> Self {
+        self.max_incoming_bytes = max;
+        self
+    }
+
     /// Creates the bridge. It connects when the first request arrives.
     #[must_use]
     pub fn build(self) -> Bridge {
@@ -494,13 +531,16 @@ impl BridgeBuilder {
         let limit = self.heartbeat_limit.unwrap_or(Duration::MAX);
         let heartbeat = |after| ProgressHeartbeat::new().after(after).limit(limit);
         let telemetry = Arc::<OnceLock<Telemetry>>::default();
-        let target = self.target.with_telemetry(telemetry.clone());
+        let incoming = ReadBudget::new(self.max_incoming_bytes);
+        let target = self.target.with_read_budget(incoming.clone());
+        let target = target.with_telemetry(telemetry.clone());
         let inner = BridgeInner {
             behind: Behind::One(Upstream::new(target, self.upstream)),
             identity: identity(None),
             versions: Dialects::all(),
             modern: ModernCalls::new(sealer, self.park),
             heartbeat: self.heartbeat.map(heartbeat),
+            incoming,
             catalog: ToolCatalog::default(),
             telemetry,
         };

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use bowline::client::ClientBuilder;
+use bowline::client::{ClientBuilder, ReadBudget};
 use bowline::exchange::Principal;
 use bowline::telemetry::Telemetry;
 use bowline::wire::Command;
@@ -135,6 +135,13 @@ impl Target {
                 None => builder,
             })
         });
+        self
+    }
+
+    /// Limits the unfinished messages of all connections.
+    pub(crate) fn with_read_budget(mut self, budget: ReadBudget) -> Self {
+        let connect = self.connect;
+        self.connect = Arc::new(move |client| Ok(connect(client)?.read_budget(&budget)));
         self
     }
 

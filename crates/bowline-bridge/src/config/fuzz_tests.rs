@@ -145,7 +145,7 @@ const SERVER_MEMBERS: [&str; 21] = [
     "",
     "x",
 ];
-const BRIDGE_MEMBERS: [&str; 15] = [
+const BRIDGE_MEMBERS: [&str; 16] = [
     "http",
     "path",
     "stdio",
@@ -159,6 +159,7 @@ const BRIDGE_MEMBERS: [&str; 15] = [
     "heartbeatLimit",
     "parkTimeout",
     "parkLimit",
+    "maxIncomingBytes",
     "maxParked",
     "x",
 ];

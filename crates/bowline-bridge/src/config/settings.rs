@@ -42,6 +42,8 @@ pub struct BridgeSettings {
     pub park_limit: Duration,
     /// How many calls may wait at a time.
     pub max_parked: NonZeroUsize,
+    /// How many bytes of unfinished messages of servers the bridge holds.
+    pub max_incoming_bytes: NonZeroUsize,
     /// How a modern client gets such a call back.
     pub parked_calls: ParkedCallForm,
     /// The key that seals what clients keep of such calls; `None` for a random one.
@@ -85,6 +87,8 @@ impl BridgeSettings {
                 .unwrap_or(default.park_timeout),
             park_limit: reader.duration("parkLimit")?.unwrap_or(default.park_limit),
             max_parked: reader.count("maxParked")?.unwrap_or(default.max_parked),
+            max_incoming_bytes: (reader.count("maxIncomingBytes")?)
+                .unwrap_or(default.max_incoming_bytes),
             parked_calls: (reader.read("parkedCalls", ParkedCallForm::read)?)
                 .unwrap_or(default.parked_calls),
             state_key: reader.read("stateKey", StateKey::read)?,
@@ -130,6 +134,7 @@ impl Default for BridgeSettings {
             park_timeout: Duration::from_secs(5 * 60),
             park_limit: Duration::from_secs(60 * 60),
             max_parked: DEFAULT_PARKED,
+            max_incoming_bytes: DEFAULT_INCOMING_BYTES,
             parked_calls: ParkedCallForm::default(),
             state_key: None,
         }
@@ -173,5 +178,8 @@ fn read_separator(value: &serde_json::Value) -> Result<String, ConfigError> {
     is_valid.then_some(separator).ok_or_else(wrong)
 }
 
+/// With the limits of the front, a bridge fits into a container of 512 MiB.
+pub(crate) const DEFAULT_INCOMING_BYTES: NonZeroUsize =
+    NonZeroUsize::new(128 * 1024 * 1024).expect("128 MiB is not 0");
 const DEFAULT_PARKED: NonZeroUsize = NonZeroUsize::new(1000).expect("1000 is not 0");
 const MAX_SEPARATOR: usize = 4;

@@ -10,3 +10,4 @@ mod clients;
 mod crashes;
 mod questions;
 mod scripted;
+mod unfinished;

@@ -145,6 +145,12 @@ impl Decoder {
         self.comments
     }
 
+    /// Returns the bytes of the line and the event that are not finished.
+    #[must_use]
+    pub fn unfinished_bytes(&self) -> usize {
+        self.unfinished.len() + self.event.size()
+    }
+
     /// Takes the next complete line, without its line break.
     fn line(&mut self) -> Result<Option<Bytes>, SseLimitExceeded> {
         while let Some(chunk) = self.chunks.front_mut() {

@@ -24,7 +24,7 @@ use super::opener::Opener;
 use super::remembered_version::RememberedVersion;
 use super::restart::RestartSettings;
 use super::transport::{ChildCommand, Transport};
-use super::{Client, ClientInner, Connection, Host};
+use super::{Client, ClientInner, Connection, Host, ReadBudget};
 use crate::exchange::{BoxFuture, Context, Responder};
 use crate::telemetry::{Sender, TransportKind, host_with};
 use crate::wire::{Command, EngineWire, OpenWireFn};
@@ -132,6 +132,17 @@ impl ClientBuilder {
             }
             None => self.set_invalid(format!("unknown protocol version `{version}`")),
         }
+        self
+    }
+
+    /// Limits the unfinished messages of the server, together with those of other connections that share the budget. No
+    /// limit by default, other than that of each message. Applies to HTTP and child processes; a wire of its own takes one
+    /// with [`Lines::read_budget`](crate::wire::Lines::read_budget).
+    pub fn read_budget(mut self, budget: &ReadBudget) -> Self {
+        if let ConnectTarget::Child(command) = &self.target {
+            command.set_read_budget(budget);
+        }
+        self.http.set_read_budget(budget);
         self
     }
 

@@ -11,7 +11,7 @@ use super::builder::ConnectTarget;
 use super::cache_policy::IdentitySource;
 use super::known_tools::KnownTools;
 use super::opener::Opener;
-use super::{ClientBuilder, Connection};
+use super::{ClientBuilder, Connection, ReadBudget};
 use crate::exchange::{CallOptions, Channel, Exchange};
 use crate::telemetry::Sender;
 use crate::{Error, Result};
@@ -33,6 +33,8 @@ impl HttpConfig {
     }
 
     pub(super) fn set_connect_timeout(&mut self, _: Duration) {}
+
+    pub(super) fn set_read_budget(&mut self, _: &ReadBudget) {}
 
     pub(super) fn identity(&self) -> Option<IdentitySource> {
         None

@@ -11,6 +11,8 @@ pub use host::Host;
 mod connection;
 pub use connection::Connection;
 
+pub use crate::limits::ReadBudget;
+
 mod unsolicited;
 pub use unsolicited::{Unsolicited, UnsolicitedEvent};
 

@@ -13,6 +13,7 @@ use super::opener::{Opener, discover_request};
 use super::{Client, ClientBuilder, Connection};
 use crate::Error;
 use crate::backoff::Backoff;
+use crate::limits::BudgetExceeded;
 use crate::wire::{
     EngineWire, Handshake, OpenWireFn, ReconnectControl, ReconnectPolicy, ReconnectingWire,
 };
@@ -151,7 +152,8 @@ impl Client {
 
 impl Error {
     /// Returns whether there is no answer because the connection is closed, was lost or could not be made: for
-    /// [`Error::Closed`], and for [`Error::Transport`] unless the server responded with an HTTP status.
+    /// [`Error::Closed`], and for [`Error::Transport`] unless the server responded with an HTTP status, or its message did
+    /// not fit into a [`ReadBudget`](super::ReadBudget).
     ///
     /// The server may have run the request. Over Streamable HTTP, or with [`ClientBuilder::reconnect`], the next
     /// request connects again.
@@ -159,7 +161,11 @@ impl Error {
     pub fn is_disconnected(&self) -> bool {
         match self {
             Self::Closed => true,
-            Self::Transport { .. } => status_of(self).is_none(),
+            Self::Transport { source, .. } => {
+                let source = source.as_ref();
+                let is_over_budget = source.is_some_and(|source| source.is::<BudgetExceeded>());
+                status_of(self).is_none() && !is_over_budget
+            }
             _ => false,
         }
     }

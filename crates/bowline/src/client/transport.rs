@@ -8,7 +8,7 @@ use super::http::HttpTransport;
 use super::opener::Opener;
 use crate::Result;
 use crate::exchange::{CallOptions, Channel, Exchange, InProcess, Responder};
-use crate::limits::{Account, Limits};
+use crate::limits::{Account, Limits, ReadBudget};
 use crate::peer::{CloseMode, LocalRole, NotificationListener, Peer};
 use crate::sync::Mutex;
 use crate::telemetry::Sender;
@@ -223,6 +223,10 @@ pub(super) struct ChildCommand(Arc<Mutex<Command>>);
 impl ChildCommand {
     pub(super) fn new(command: Command) -> Self {
         Self(Arc::new(Mutex::new(command)))
+    }
+
+    pub(super) fn set_read_budget(&self, budget: &ReadBudget) {
+        self.0.lock().set_read_budget(budget);
     }
 
     pub(super) fn spawn(&self) -> Result<(Box<dyn EngineWire>, ChildHandle)> {

@@ -13,6 +13,10 @@
 mod account;
 pub(crate) use account::{Account, Charge, ChargeKind};
 
+mod read_budget;
+pub use read_budget::ReadBudget;
+pub(crate) use read_budget::{BudgetExceeded, ReadCharge};
+
 mod semaphore;
 pub(crate) use semaphore::LimitSemaphore;
 

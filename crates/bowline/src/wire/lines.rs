@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use super::long_line::LongLine;
 use super::{Received, Wire};
 use crate::RequestId;
+use crate::limits::{ReadBudget, ReadCharge};
 use crate::telemetry::TransportKind;
 
 /// A wire over a byte stream, with one message per line.
@@ -111,6 +112,13 @@ impl Lines {
         self
     }
 
+    /// Limits the unfinished lines of this and other wires; see [`ReadBudget`]. One that does not fit is skipped, as one
+    /// that is too long.
+    pub fn read_budget(mut self, budget: &ReadBudget) -> Self {
+        self.splitter.charge = ReadCharge::new(Some(budget.clone()));
+        self
+    }
+
     /// Reads once into the spare capacity of the buffer. A read that fills it doubles the size of later reads.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let buffer = &mut self.splitter.buffer;
@@ -201,6 +209,8 @@ struct LineSplitter {
     limit: usize,
     /// The current line, if it is too long and is being discarded.
     skipped: Option<LongLine>,
+    /// For the current line, if it is longer than one read.
+    charge: ReadCharge,
 }
 
 impl LineSplitter {
@@ -210,6 +220,7 @@ impl LineSplitter {
             scanned: 0,
             limit,
             skipped: None,
+            charge: ReadCharge::new(None),
         }
     }
 
@@ -219,6 +230,7 @@ impl LineSplitter {
                 return self.check_length();
             };
             let line = self.take_line(end);
+            self.charge.clear();
             self.scanned = 0;
             if let Some(mut skipped) = self.skipped.take() {
                 skipped.push(&line);
@@ -270,9 +282,18 @@ impl LineSplitter {
             self.scanned = 0;
             return None;
         }
-        if self.buffer.len() <= self.limit {
+        let held = self.buffer.len();
+        // A line that may fit into one read needs no charge.
+        let is_over_budget = held > MAX_READ && self.charge.set(held).is_err();
+        if is_over_budget {
+            tracing::warn!(
+                held,
+                "skipped a line that exceeds the budget of unfinished messages"
+            );
+        } else if held <= self.limit {
             return None;
         }
+        self.charge.clear();
         let (skipped, id) = LongLine::start(&self.buffer);
         self.buffer = BytesMut::new();
         self.scanned = 0;
@@ -327,5 +348,35 @@ mod tests {
         splitter.buffer.reserve(MAX_READ);
         assert_eq!(splitter.buffer, b"next"[..]);
         assert!(splitter.buffer.capacity() < LARGE_LINE);
+    }
+
+    #[test]
+    fn a_line_that_does_not_fit_into_the_budget_is_skipped() {
+        let budget = ReadBudget::new(3 * MAX_READ);
+        let mut splitters = [(); 2].map(|()| LineSplitter::new(LARGE_LINE));
+        for splitter in &mut splitters {
+            splitter.charge = ReadCharge::new(Some(budget.clone()));
+            splitter.buffer.extend_from_slice(&vec![b'x'; 2 * MAX_READ]);
+        }
+        let [first, second] = &mut splitters;
+
+        assert!(first.next_line().is_none());
+        let skipped = second.next_line();
+
+        assert!(
+            matches!(skipped, Some(Received::TooLong { .. })),
+            "{skipped:?}"
+        );
+        assert_eq!((budget.used(), budget.refused()), (2 * MAX_READ, 1));
+        for splitter in [first, second] {
+            splitter.buffer.extend_from_slice(b"\nnext\n");
+            let lines: Vec<_> = std::iter::from_fn(|| splitter.next_line()).collect();
+            let last = lines.last();
+            assert!(
+                matches!(last, Some(Received::Frame(line)) if line == "next"),
+                "{last:?}"
+            );
+        }
+        assert_eq!(budget.used(), 0);
     }
 }

@@ -21,6 +21,7 @@ mod modern;
 mod pool;
 mod private_cache;
 mod proxies;
+mod read_budget;
 mod response_drain;
 mod response_faults;
 mod scripted_server;

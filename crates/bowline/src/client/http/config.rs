@@ -11,7 +11,7 @@ use crate::client::builder::ConnectTarget;
 use crate::client::cache_policy::IdentitySource;
 use crate::client::era_cache::origin;
 use crate::client::known_tools::KnownTools;
-use crate::client::{Client, ClientBuilder, EraCache};
+use crate::client::{Client, ClientBuilder, EraCache, ReadBudget};
 use crate::http::client::{
     Authorizer, ConnectionOptions, DEFAULT_RETRY_UNAVAILABLE, Drain, Endpoint, HttpChannel,
     HttpClient, HttpVersionPolicy, Proxies, ResponseLimits, UnexpectedStatus, default_client,
@@ -180,6 +180,7 @@ pub(in crate::client) struct HttpConfig {
     headers: HeaderMap,
     authorizer: Option<Arc<dyn Authorizer>>,
     response_limits: ResponseLimits,
+    read_budget: Option<ReadBudget>,
     retry_unavailable: Duration,
     /// The eras of servers that were probed before.
     eras: EraCache,
@@ -198,6 +199,10 @@ impl HttpConfig {
         let uri = self.url.as_ref().ok()?;
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         Some(format!("{}{path}", origin(uri)))
+    }
+
+    pub(in crate::client) fn set_read_budget(&mut self, budget: &ReadBudget) {
+        self.read_budget = Some(budget.clone());
     }
 
     /// Sets the timeout for making a connection, including DNS, every address, a proxy and TLS.
@@ -227,6 +232,7 @@ impl HttpConfig {
             headers: self.headers,
             authorizer: self.authorizer,
             limits: self.response_limits,
+            read_budget: self.read_budget,
             retry_unavailable: self.retry_unavailable,
             drain: Arc::new(Drain::default()),
         };
@@ -244,6 +250,7 @@ impl Default for HttpConfig {
             headers: HeaderMap::new(),
             authorizer: None,
             response_limits: ResponseLimits::default(),
+            read_budget: None,
             retry_unavailable: DEFAULT_RETRY_UNAVAILABLE,
             eras: EraCache::shared(),
         }

@@ -7,6 +7,8 @@ use bytes::Bytes;
 use http_body::Body;
 use http_body_util::BodyExt as _;
 
+use super::response::over_budget;
+use crate::limits::ReadCharge;
 use crate::{Error, Result};
 
 /// The body of a response. Dropping it aborts the request.
@@ -60,7 +62,16 @@ impl ResponseBody {
     /// # Cancel safety
     ///
     /// Dropping the future aborts the request.
-    pub async fn collect(mut self, limit: usize) -> Result<Bytes> {
+    pub async fn collect(self, limit: usize) -> Result<Bytes> {
+        self.collect_charged(limit, ReadCharge::new(None)).await
+    }
+
+    /// As [`collect`](Self::collect), and charges the buffer before it grows.
+    pub(super) async fn collect_charged(
+        mut self,
+        limit: usize,
+        mut charge: ReadCharge,
+    ) -> Result<Bytes> {
         let Some(first) = self.chunk().await? else {
             return Ok(Bytes::new());
         };
@@ -72,18 +83,15 @@ impl ResponseBody {
                 Ok(first)
             };
         };
-        let mut all = [first, second].concat();
+        let mut all = Vec::new();
+        make_room(&mut all, first.len() + second.len(), limit, &mut charge)?;
+        all.extend_from_slice(&first);
+        all.extend_from_slice(&second);
         while let Some(chunk) = self.chunk().await? {
-            if all.len() + chunk.len() > limit {
-                return Err(too_long(limit));
-            }
+            make_room(&mut all, chunk.len(), limit, &mut charge)?;
             all.extend_from_slice(&chunk);
         }
-        if all.len() > limit {
-            Err(too_long(limit))
-        } else {
-            Ok(all.into())
-        }
+        Ok(all.into())
     }
 }
 
@@ -91,6 +99,20 @@ impl std::fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ResponseBody").finish_non_exhaustive()
     }
+}
+
+/// Makes room for `more` bytes, and charges it first.
+fn make_room(all: &mut Vec<u8>, more: usize, limit: usize, charge: &mut ReadCharge) -> Result<()> {
+    let length = all.len() + more;
+    if length > limit {
+        return Err(too_long(limit));
+    }
+    if length > all.capacity() {
+        let capacity = length.max(2 * all.capacity()).min(limit);
+        charge.set(capacity).map_err(over_budget)?;
+        all.reserve_exact(capacity - all.len());
+    }
+    Ok(())
 }
 
 fn too_long(limit: usize) -> Error {

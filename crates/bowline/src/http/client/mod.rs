@@ -72,6 +72,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 
+use crate::limits::ReadBudget;
 use crate::{Error, Result};
 use authorize::Refusals;
 use send::SendState;
@@ -87,6 +88,8 @@ pub(crate) struct Endpoint {
     /// Signs requests and handles 401 and 403.
     pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
     pub(crate) limits: ResponseLimits,
+    /// Limits the unfinished messages of this and other connections.
+    pub(crate) read_budget: Option<ReadBudget>,
     /// How long a request is sent again that the server refused because it is unavailable.
     pub(crate) retry_unavailable: Duration,
     /// Reads responses to their end once nothing else in them is needed.

@@ -6,10 +6,11 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, Response, StatusCode};
 
+use super::Endpoint;
 use super::authorize::challenges;
 use super::body::ResponseBody;
 use super::keep_alive_monitor::KeepAliveMonitor;
-use super::{Endpoint, ResponseLimits};
+use crate::limits::{BudgetExceeded, ReadCharge};
 use crate::{Error, Result};
 
 /// An HTTP response, classified by content type and status.
@@ -50,9 +51,10 @@ pub(crate) async fn read(
     let media_type = media_type(&head.headers);
     let is = |expected: &str| media_type.is_some_and(|it| it.eq_ignore_ascii_case(expected));
     if is("text/event-stream") && head.status.is_success() {
-        Ok(ResponseContent::Sse(SseStream::new(body, endpoint.limits)))
+        Ok(ResponseContent::Sse(SseStream::new(body, endpoint)))
     } else if is("application/json") {
-        let body = body.collect(endpoint.limits.body).await?;
+        let charge = ReadCharge::new(endpoint.read_budget.clone());
+        let body = body.collect_charged(endpoint.limits.body, charge).await?;
         Ok(ResponseContent::Json(head.status, body))
     } else {
         endpoint.drain.finish(body);
@@ -143,14 +145,17 @@ pub(crate) struct SseStream {
     body: ResponseBody,
     decoder: sse::Decoder,
     keep_alive: KeepAliveMonitor,
+    charge: ReadCharge,
 }
 
 impl SseStream {
-    pub(crate) fn new(body: ResponseBody, limits: ResponseLimits) -> Self {
+    pub(crate) fn new(body: ResponseBody, endpoint: &Endpoint) -> Self {
+        let limits = endpoint.limits;
         Self {
             body,
             decoder: limits.decoder(),
             keep_alive: KeepAliveMonitor::new(limits.missed_keep_alives),
+            charge: ReadCharge::new(endpoint.read_budget.clone()),
         }
     }
 
@@ -163,7 +168,7 @@ impl SseStream {
     ///
     /// # Errors
     ///
-    /// If reading fails, an event exceeds the limit, or too many keep-alives are missed.
+    /// If reading fails, an event exceeds the limit or the budget, or too many keep-alives are missed.
     pub(crate) async fn next(&mut self) -> Result<Option<sse::SseEvent>> {
         loop {
             match self.decoder.next() {
@@ -174,10 +179,15 @@ impl SseStream {
                 Some(Err(too_large)) => return Err(Error::protocol(too_large.to_string())),
                 None => self.keep_alive.on_comments(self.decoder.comments()),
             }
-            match self.keep_alive.limit(self.body.chunk()).await? {
-                Some(chunk) => self.decoder.push(chunk),
-                None => return Ok(None),
+            let Some(chunk) = self.keep_alive.limit(self.body.chunk()).await? else {
+                return Ok(None);
+            };
+            // Most events arrive in one chunk, and need no charge.
+            match self.decoder.unfinished_bytes() {
+                0 => self.charge.clear(),
+                held => self.charge.set(held + chunk.len()).map_err(over_budget)?,
             }
+            self.decoder.push(chunk);
         }
     }
 
@@ -202,6 +212,14 @@ impl SseStream {
     /// Returns the delay before reconnecting, in milliseconds, if the stream contained one.
     pub(crate) fn retry(&self) -> Option<u64> {
         self.decoder.retry()
+    }
+}
+
+/// Returns the error of a response that does not fit into its budget.
+pub(super) fn over_budget(exceeded: BudgetExceeded) -> Error {
+    Error::Transport {
+        what: format!("failed to read the response: {exceeded}"),
+        source: Some(Box::new(exceeded)),
     }
 }
 

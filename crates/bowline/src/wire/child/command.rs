@@ -11,6 +11,7 @@ use bowline_core::shortened;
 use tokio::sync::oneshot;
 
 use super::{ChildHandle, ChildOutput, ChildWire, Lines, Reaper, StdinPipe};
+use crate::limits::ReadBudget;
 use crate::wire::EngineWire;
 use crate::{Error, Result};
 
@@ -61,6 +62,7 @@ pub struct Command {
     env_policy: EnvPolicy,
     on_stderr: Option<OnStderr>,
     grace: Duration,
+    read_budget: Option<ReadBudget>,
 }
 
 /// A callback for each line of stderr.
@@ -145,6 +147,10 @@ impl Command {
         self
     }
 
+    pub(crate) fn set_read_budget(&mut self, budget: &ReadBudget) {
+        self.read_budget = Some(budget.clone());
+    }
+
     /// Starts the child and the task that reaps it. Must be called in a tokio runtime.
     pub(crate) fn spawn(&mut self) -> Result<(Box<dyn EngineWire>, ChildHandle)> {
         self.prepare();
@@ -165,8 +171,12 @@ impl Command {
         let (alive, released) = oneshot::channel();
         let (process, exited) = Reaper::start(child, self.grace, released, read_stderr);
         let (input, input_monitor) = StdinPipe::new(input);
+        let mut lines = Lines::new(output, input);
+        if let Some(budget) = &self.read_budget {
+            lines = lines.read_budget(budget);
+        }
         let wire = ChildWire {
-            lines: Lines::new(output, input),
+            lines,
             exit_signs: super::ExitSigns::default(),
             exited: Box::pin(exited),
             output: printed.clone(),
@@ -272,6 +282,7 @@ impl From<tokio::process::Command> for Command {
             env_policy: EnvPolicy::SafeVariables,
             on_stderr: None,
             grace: DEFAULT_GRACE,
+            read_budget: None,
         }
     }
 }
