@@ -111,7 +111,7 @@ impl FrontRequest {
             }
             Err(error) => error,
         };
-        tracing::warn!(server = entry.name(), %error, "a server is missing in a list");
+        entry.missing_log().log(entry.name(), "list", &error);
         let stale = match entry.settings().stale {
             StalePolicy::Show => {
                 let (memory, principal) = (&self.memory, &self.principal);

@@ -23,6 +23,8 @@ mod listen;
 mod memory;
 use memory::ServerMemory;
 
+mod missing_log;
+
 mod part_events;
 
 mod patience;

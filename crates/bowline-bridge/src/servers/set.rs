@@ -10,6 +10,7 @@ use bowline_core::json::pick;
 
 use super::TargetFn;
 use super::introductions::Introductions;
+use super::missing_log::MissingLog;
 use super::patience::Patience;
 use super::pinned::{PinFiles, PinnedServer};
 use crate::config::{BridgeConfig, ConfigChanges, ItemKind, UpstreamConfig, UpstreamSettings};
@@ -31,6 +32,7 @@ pub(super) struct ServerEntry {
     pins: Option<PinnedServer>,
     introductions: Introductions,
     patience: Patience,
+    missing_log: MissingLog,
 }
 
 impl ServerSet {
@@ -132,6 +134,7 @@ impl ServerEntry {
             introductions: before
                 .map_or_else(Introductions::default, |it| it.introductions.clone()),
             patience: Patience::default(),
+            missing_log: MissingLog::default(),
         })
     }
 
@@ -157,6 +160,10 @@ impl ServerEntry {
             true => owner(principal),
             false => String::new(),
         }
+    }
+
+    pub(super) fn missing_log(&self) -> &MissingLog {
+        &self.missing_log
     }
 
     /// Returns how long lists wait for it.
