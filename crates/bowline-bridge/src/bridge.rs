@@ -20,7 +20,9 @@ use bowline::{Context, Json, Result};
 use bowline_core::json::Object;
 
 use crate::catalog::ToolCatalog;
-use crate::config::{ConfigChanges, DEFAULT_INCOMING_BYTES, ParkedCallForm, UpstreamConfig};
+use crate::config::{
+    ConfigChanges, DEFAULT_INCOMING_BYTES, DEFAULT_SESSION_TIMEOUT, ParkedCallForm, UpstreamConfig,
+};
 use crate::credentials::Credentials;
 use crate::forward::{self, open_connection};
 use crate::front::FrontConnection;
@@ -79,6 +81,7 @@ pub struct BridgeBuilder {
     heartbeat_limit: Option<Duration>,
     sealer: Option<Sealer>,
     max_incoming_bytes: usize,
+    session_timeout: Duration,
 }
 
 /// What a bridge holds; see [`Bridge::usage`].
@@ -106,6 +109,7 @@ struct BridgeInner {
     heartbeat: Option<ProgressHeartbeat>,
     /// The unfinished messages of all servers.
     incoming: ReadBudget,
+    session_timeout: Duration,
     catalog: ToolCatalog,
     /// Shared with the targets.
     telemetry: Arc<OnceLock<Telemetry>>,
@@ -136,6 +140,7 @@ impl Bridge {
             heartbeat_limit: Some(DEFAULT_HEARTBEAT_LIMIT),
             sealer: None,
             max_incoming_bytes: DEFAULT_INCOMING_BYTES.get(),
+            session_timeout: DEFAULT_SESSION_TIMEOUT,
         }
     }
 
@@ -232,6 +237,7 @@ impl Bridge {
                 ProgressHeartbeat::new().after(after).limit(limit)
             }),
             incoming,
+            session_timeout: settings.session_timeout.unwrap_or(Duration::MAX),
             catalog: ToolCatalog::default(),
             telemetry,
         };
@@ -374,7 +380,7 @@ impl Bridge {
         let limits = upstreams
             .iter()
             .filter_map(|it| it.max_client_connections());
-        legacy::serve(service, limits.min())
+        legacy::serve(service, limits.min(), self.inner.session_timeout)
     }
 
     /// Returns a service that answers a client over stdio or another wire.
@@ -524,6 +530,13 @@ impl BridgeBuilder {
         self
     }
 
+    /// Sets how long a legacy client over HTTP may be silent, without a stream or a running call, before its connection to
+    /// the server is closed. 30 minutes by default. A client that comes back later must initialize again.
+    pub fn session_timeout(mut self, timeout: Duration) -> Self {
+        self.session_timeout = timeout;
+        self
+    }
+
     /// Creates the bridge. It connects when the first request arrives.
     #[must_use]
     pub fn build(self) -> Bridge {
@@ -541,6 +554,7 @@ impl BridgeBuilder {
             modern: ModernCalls::new(sealer, self.park),
             heartbeat: self.heartbeat.map(heartbeat),
             incoming,
+            session_timeout: self.session_timeout,
             catalog: ToolCatalog::default(),
             telemetry,
         };

@@ -145,7 +145,7 @@ const SERVER_MEMBERS: [&str; 21] = [
     "",
     "x",
 ];
-const BRIDGE_MEMBERS: [&str; 16] = [
+const BRIDGE_MEMBERS: [&str; 17] = [
     "http",
     "path",
     "stdio",
@@ -160,6 +160,7 @@ const BRIDGE_MEMBERS: [&str; 16] = [
     "parkTimeout",
     "parkLimit",
     "maxIncomingBytes",
+    "sessionTimeout",
     "maxParked",
     "x",
 ];

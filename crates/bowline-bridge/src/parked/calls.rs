@@ -137,7 +137,9 @@ impl<U: Upstream> ParkedCalls<U> {
 
     /// Returns how many calls have not ended, parked or not.
     pub(crate) fn open_calls(&self) -> usize {
-        self.0.shared.lock().live.len()
+        let state = self.0.shared.lock();
+        let live = state.live.keys();
+        live.filter(|call| !state.tasks.is_settled(**call)).count()
     }
 
     /// Cancels all parked calls. Their retries are answered with "lost".

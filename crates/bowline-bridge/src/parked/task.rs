@@ -155,17 +155,18 @@ impl<U> ParkedTask<U> {
     ///
     /// -32602 if the task has expired.
     pub(crate) fn view(&self) -> Result<TaskView, RpcError> {
-        let state = self.shared.lock();
+        let mut state = self.shared.lock();
         let record = state.tasks.get(self.serial).ok_or_else(expired)?;
+        let times = record.times;
         let task = match state.table.task_state(self.serial) {
             _ if record.is_cancelled() => TaskState::Cancelled,
             Some(task) => task,
             None => TaskState::Ended(Err(Refusal::Lost.into())),
         };
-        Ok(TaskView {
-            times: record.times,
-            state: task,
-        })
+        if matches!(task, TaskState::Ended(_)) {
+            state.tasks.settle(self.serial);
+        }
+        Ok(TaskView { times, state: task })
     }
 
     /// Passes answers to the upstream. Those to unknown questions are ignored, since they may have been withdrawn.
@@ -253,6 +254,7 @@ impl<U: Upstream> TaskRunner<U> {
                 RunnerEvent::Deadline if self.deadline() <= Instant::now() => {
                     let error = unanswered();
                     upstream.cancel(&error.message);
+                    self.shared.lock().tasks.settle(self.serial);
                     break Err(error);
                 }
                 RunnerEvent::Changed | RunnerEvent::Deadline => {}

@@ -20,6 +20,8 @@ pub(super) struct TaskRecord {
     ends_at: Instant,
     /// Dropping it stops the runner; `None` if the task was cancelled.
     runner: Option<oneshot::Sender<()>>,
+    /// Whether the task has ended and its client knows, or has stopped answering.
+    is_settled: bool,
 }
 
 /// The times of a task that its client is told.
@@ -49,6 +51,7 @@ impl TaskRecords {
             },
             ends_at,
             runner: Some(runner),
+            is_settled: false,
         };
         self.0.insert(serial, record);
         (stopped, removed)
@@ -63,6 +66,18 @@ impl TaskRecords {
         if let Some(record) = self.0.get_mut(&serial) {
             record.times.updated = SystemTime::now();
         }
+    }
+
+    /// Records that no client waits for a task that has ended.
+    pub(super) fn settle(&mut self, serial: Serial) {
+        if let Some(record) = self.0.get_mut(&serial) {
+            record.is_settled = true;
+        }
+    }
+
+    /// Returns whether a task has ended, and is only kept in case that its client looks again.
+    pub(super) fn is_settled(&self, serial: Serial) -> bool {
+        self.get(serial).is_some_and(|record| record.is_settled)
     }
 
     /// Cancels a task that was not cancelled before. Dropping what it returns stops the runner.

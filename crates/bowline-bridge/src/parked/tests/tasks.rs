@@ -77,8 +77,10 @@ async fn a_task_asks_is_answered_and_keeps_its_result() {
     assert!(matches!(found.view().unwrap().state, TaskState::Working));
     it.events.send(FakeEvent::Answer(Ok(result()))).unwrap();
     settle().await;
+    assert_eq!(it.calls.open_calls(), 1, "its client does not know yet");
     let view = found.view().unwrap();
     assert!(matches!(view.state, TaskState::Ended(Ok(_))), "{view:?}");
+    assert_eq!(it.calls.open_calls(), 0, "a drain does not wait for it");
     assert_eq!(it.log.ends(), ["answered"]);
     found.cancel();
     let view = found.view().unwrap();
@@ -124,6 +126,7 @@ async fn a_question_that_is_not_answered_in_time_ends_the_task() {
     settle().await;
 
     assert_eq!(it.log.ends(), ["the client did not answer in time"]);
+    assert_eq!(it.calls.open_calls(), 0, "a drain does not wait for it");
     assert_eq!(it.state(), "the client did not answer in time");
     assert!(it.question.await.unwrap().is_err());
 }
