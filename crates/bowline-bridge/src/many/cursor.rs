@@ -26,6 +26,8 @@ pub struct PageCursor {
     server: String,
     cursor: Option<String>,
     generation: u64,
+    /// How many pages of the server come before it.
+    pages: u32,
 }
 
 impl PageCursor {
@@ -36,7 +38,14 @@ impl PageCursor {
             server: server.into(),
             cursor,
             generation,
+            pages: 0,
         }
+    }
+
+    /// Sets how many pages of the server come before it.
+    pub(super) fn after_pages(mut self, pages: u32) -> Self {
+        self.pages = pages;
+        self
     }
 
     /// Returns the server.
@@ -54,7 +63,7 @@ impl PageCursor {
     /// Returns the text for clients.
     #[must_use]
     pub fn encode(&self) -> String {
-        let parts = serde_json::json!([self.generation, self.server, self.cursor]);
+        let parts = serde_json::json!([self.generation, self.server, self.cursor, self.pages]);
         URL_SAFE_NO_PAD.encode(parts.to_string())
     }
 
@@ -66,8 +75,8 @@ impl PageCursor {
     pub fn decode(text: &str, generation: u64) -> Result<Self, RpcError> {
         let invalid = |why: &str| RpcError::new(ErrorCode::INVALID_PARAMS, why);
         let parts = URL_SAFE_NO_PAD.decode(text).ok();
-        let parts: Option<(u64, _, _)> = parts.and_then(|text| serde_json::from_slice(&text).ok());
-        let Some((issued, server, cursor)) = parts else {
+        let parts = parts.and_then(|text| serde_json::from_slice(&text).ok());
+        let Some((issued, server, cursor, pages)): Option<(u64, _, _, _)> = parts else {
             return Err(invalid("invalid cursor"));
         };
         if issued != generation {
@@ -79,11 +88,12 @@ impl PageCursor {
             server,
             cursor,
             generation,
+            pages,
         })
     }
 
-    pub(super) fn into_parts(self) -> (String, Option<String>) {
-        (self.server, self.cursor)
+    pub(super) fn into_parts(self) -> (String, Option<String>, u32) {
+        (self.server, self.cursor, self.pages)
     }
 }
 
@@ -100,6 +110,7 @@ mod tests {
                 .chance(70)
                 .then(|| random.text("a\"\\\u{0}é🪢/+=", 20));
             let cursor = PageCursor::new(random.text("ab é", 5), inner, random.next());
+            let cursor = cursor.after_pages(random.next() as u32);
 
             let text = cursor.encode();
 

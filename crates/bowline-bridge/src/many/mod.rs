@@ -19,6 +19,7 @@ pub(crate) use names::is_name_byte;
 pub use names::{InvalidPrefix, NameRefused, Names};
 
 mod page_merger;
+pub(crate) use page_merger::MAX_PAGES;
 pub use page_merger::{PageMerger, PagePosition};
 #[cfg(test)]
 mod page_tests;

@@ -53,6 +53,8 @@ pub struct PageMerger<'a> {
     /// The index of the server whose page is needed next.
     at: usize,
     cursor: Option<String>,
+    /// How many pages of this server come before it.
+    pages: u32,
     /// Whether the page ends here, although servers remain.
     is_full: bool,
     /// The items, separated by commas.
@@ -121,17 +123,18 @@ impl<'a> PageMerger<'a> {
         cursor: Option<&str>,
     ) -> Result<Self, RpcError> {
         let servers: Vec<_> = servers.into_iter().map(str::to_owned).collect();
-        let (at, cursor) = match cursor {
-            None => (0, None),
+        let (at, cursor, pages) = match cursor {
+            None => (0, None, 0),
             Some(text) => {
-                let (server, cursor) = PageCursor::decode(text, names.generation())?.into_parts();
+                let cursor = PageCursor::decode(text, names.generation())?;
+                let (server, cursor, pages) = cursor.into_parts();
                 let at = servers.iter().position(|it| *it == server).ok_or_else(|| {
                     RpcError::new(
                         ErrorCode::INVALID_PARAMS,
                         "the list of this cursor is not available",
                     )
                 })?;
-                (at, cursor)
+                (at, cursor, pages)
             }
         };
         Ok(Self {
@@ -140,6 +143,7 @@ impl<'a> PageMerger<'a> {
             servers,
             at,
             cursor,
+            pages,
             is_full: false,
             items: Vec::new(),
             parts: 0,
@@ -182,8 +186,10 @@ impl<'a> PageMerger<'a> {
         keep: impl FnMut(&str) -> bool,
     ) -> Result<(), serde_json::Error> {
         let next = self.add(page, keep)?;
-        // A server that returns the same cursor again would keep clients in a loop.
-        let next = next.filter(|next| Some(next) != self.cursor.as_ref());
+        // A server that returns the same cursor again, or cursors without end, would keep clients in a loop, and the
+        // servers after it hidden.
+        self.pages = self.pages.saturating_add(1);
+        let next = next.filter(|next| Some(next) != self.cursor.as_ref() && self.pages < MAX_PAGES);
         match next {
             Some(next) => {
                 self.cursor = Some(next);
@@ -251,7 +257,8 @@ impl<'a> PageMerger<'a> {
             text.extend_from_slice(value);
         };
         if let Some(server) = self.servers.get(self.at) {
-            let cursor = PageCursor::new(server, self.cursor, self.names.generation()).encode();
+            let cursor = PageCursor::new(server, self.cursor, self.names.generation());
+            let cursor = cursor.after_pages(self.pages).encode();
             add("nextCursor", format!("\"{cursor}\"").as_bytes());
         }
         if let Some(Some(ttl)) = self.hints.ttl_ms {
@@ -332,6 +339,7 @@ impl<'a> PageMerger<'a> {
     fn advance(&mut self) {
         self.at += 1;
         self.cursor = None;
+        self.pages = 0;
         // A page of many servers must not exceed what a client accepts in one message.
         self.is_full = self.items.len() > MAX_PAGE_BYTES && self.at < self.servers.len();
     }
@@ -382,4 +390,6 @@ fn is_other(kind: ItemKind, member: &str) -> bool {
     member != member_of(kind) && !ours.contains(&member)
 }
 
+/// How many pages of a list one server may have. The items of further ones are not reached.
+pub(crate) const MAX_PAGES: u32 = 1000;
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bowline::{ErrorCode, Json};
 use serde_json::{Value, json};
 
-use super::{LastLists, Names, PageCursor, PageMerger};
+use super::{LastLists, MAX_PAGES, Names, PageCursor, PageMerger};
 use crate::config::ItemKind;
 use crate::test_random::SplitMix64;
 
@@ -45,6 +45,35 @@ fn tool_names(page: &Value) -> Vec<String> {
     tools
         .map(|tool| tool["name"].as_str().unwrap().to_owned())
         .collect()
+}
+
+#[test]
+fn a_server_whose_cursors_never_end_does_not_hide_those_after_it() {
+    let names = Names::new("__", [("a", None), ("b", None)]).unwrap();
+    let (mut cursor, mut tools, mut requests): (Option<String>, Vec<String>, u32) =
+        (None, Vec::new(), 0);
+    loop {
+        let merger = PageMerger::new(&names, ItemKind::Tool, ["a", "b"], cursor.as_deref());
+        let mut merger = merger.unwrap();
+        while let Some(position) = merger.position() {
+            let text = match (position.server(), position.cursor()) {
+                ("a", Some("1")) => r#"{"tools": [{"name": "x"}], "nextCursor": "2"}"#,
+                ("a", _) => r#"{"tools": [{"name": "x"}], "nextCursor": "1"}"#,
+                _ => r#"{"tools": [{"name": "y"}]}"#,
+            };
+            requests += 1;
+            merger.add_page(&page(text), |_| true).unwrap();
+        }
+        let merged: Value = merger.finish().decode().unwrap();
+        tools.extend(tool_names(&merged));
+        match merged["nextCursor"].as_str() {
+            Some(next) => cursor = Some(next.to_owned()),
+            None => break,
+        }
+    }
+
+    assert_eq!(tools.last().unwrap(), "b__y");
+    assert_eq!(requests, MAX_PAGES + 1);
 }
 
 #[test]

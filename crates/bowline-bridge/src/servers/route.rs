@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::front_request::{FrontRequest, Wait};
 use super::set::ServerEntry;
 use crate::config::{ItemKind, shortened};
-use crate::many::{PageCursor, RawObject, RoutedRequest, route_request, unknown_item};
+use crate::many::{MAX_PAGES, PageCursor, RawObject, RoutedRequest, route_request, unknown_item};
 use crate::modern::ModernCalls;
 use crate::owned_task::OwnedTask;
 
@@ -102,6 +102,7 @@ impl FrontRequest {
     /// Requests all pages of a server.
     async fn list_all(&self, entry: &Arc<ServerEntry>, kind: ItemKind) -> Result<(), RpcError> {
         let mut cursor: Option<String> = None;
+        // A list without end must not keep a call for ever.
         for _ in 0..MAX_PAGES {
             let page = self.page(entry, kind, cursor.as_deref(), Wait::Whole);
             let Some(page) = page.await? else {
@@ -252,6 +253,3 @@ struct TaskPage {
     tasks: Vec<Value>,
     next_cursor: Option<String>,
 }
-
-/// How many pages of a server are read, so that one without end does not keep a call for ever.
-const MAX_PAGES: usize = 1000;

@@ -16,6 +16,7 @@ use super::notification_dispatch::{NotificationDispatch, OnError, OnLog, OnNotif
 use super::{ClientBuilder, KnownServer, OutputValidation, Reconnect};
 use crate::Error;
 use crate::exchange::{Responder, TraceContext};
+use crate::limits::ReadBudget;
 use crate::telemetry::{Configured, Telemetry};
 
 /// The settings of a client.
@@ -33,6 +34,8 @@ pub(super) struct ClientConfig {
     pub(super) idle_timeout: Duration,
     /// The timeout of connecting over a wire; `None` for the default.
     pub(super) connect_timeout: Option<Duration>,
+    /// Limits unfinished and unread messages, together with other connections.
+    pub(super) read_budget: Option<ReadBudget>,
     pub(super) probe_timeout: Duration,
     pub(super) respawn_after: Duration,
     pub(super) reconnect: Option<Reconnect>,
@@ -68,6 +71,7 @@ impl ClientConfig {
             extensions: ClientExtensions::default(),
             idle_timeout: DEFAULT_IDLE_TIMEOUT,
             connect_timeout: None,
+            read_budget: None,
             probe_timeout: DEFAULT_PROBE_TIMEOUT,
             respawn_after: DEFAULT_RESPAWN_AFTER,
             reconnect: None,

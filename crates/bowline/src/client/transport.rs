@@ -8,7 +8,7 @@ use super::http::HttpTransport;
 use super::opener::Opener;
 use crate::Result;
 use crate::exchange::{CallOptions, Channel, Exchange, InProcess, Responder};
-use crate::limits::{Account, Limits, ReadBudget};
+use crate::limits::{Account, ReadBudget};
 use crate::peer::{CloseMode, LocalRole, NotificationListener, Peer};
 use crate::sync::Mutex;
 use crate::telemetry::Sender;
@@ -57,7 +57,11 @@ impl Transport {
             server: server.clone(),
             host: opener.config.host.clone(),
         };
-        let (peer, driver) = Peer::new(wire, role, Account::total(Limits::default()).peer());
+        let (peer, driver) = Peer::new(
+            wire,
+            role,
+            Account::of_client(opener.config.read_budget.clone()),
+        );
         // Before the driver starts, so that no notification is missed.
         let unsolicited = match opener.config.is_bare {
             true => Some(peer.notification_hub().listen()),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::Notify;
 
-use super::{Limit, LimitReached, Limits, Usage, UsageCounters};
+use super::{Limit, LimitReached, Limits, ReadBudget, Usage, UsageCounters};
 use crate::sync::Mutex;
 
 /// The bytes and requests of one peer, one principal, or all peers.
@@ -28,6 +28,8 @@ pub(crate) struct Account {
     principals: Mutex<BTreeMap<String, Weak<Self>>>,
     /// The name of the principal, in the account of one.
     name: Option<String>,
+    /// Limits what a client has not read, together with other connections.
+    read_budget: Option<ReadBudget>,
 }
 
 /// The level of an account in the hierarchy.
@@ -67,6 +69,7 @@ impl Account {
             counters,
             principals: Mutex::default(),
             name: None,
+            read_budget: None,
         }
     }
 
@@ -74,6 +77,17 @@ impl Account {
         let mut account = Self::new(scope, self.limits, self.counters.clone());
         account.parent = Some(self.clone());
         account
+    }
+
+    /// Creates the account of the connection of a client.
+    pub(crate) fn of_client(read_budget: Option<ReadBudget>) -> Arc<Self> {
+        let mut account = Self::total(Limits::default()).child(AccountScope::Peer);
+        account.read_budget = read_budget;
+        Arc::new(account)
+    }
+
+    pub(crate) fn read_budget(&self) -> Option<&ReadBudget> {
+        self.read_budget.as_ref()
     }
 
     /// Creates the account of a peer within this one.

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// A limit on the bytes of unfinished messages that clients receive: of lines, SSE events and JSON bodies that have begun
-/// and not ended. Clones are the same budget.
+/// A limit on the bytes that clients receive and cannot pass on yet: of lines, SSE events and JSON bodies that have begun
+/// and not ended, and of notifications that are not read. Clones are the same budget.
 ///
 /// Each message has a limit of its own ([`ResponseLimits`](crate::http::client::ResponseLimits),
 /// [`Lines::max_line`](crate::wire::Lines::max_line)), but a server can begin many of them and finish none. A budget that
 /// connections share limits them together. A message that does not fit is not read: its call fails with
 /// [`Error::Transport`](crate::Error::Transport), and can be made again. The first chunk of a message, of at most some
-/// hundred KiB, is not counted, so that short messages always fit.
+/// hundred KiB, is not counted, so that short messages always fit. Notifications of calls over a wire or legacy HTTP that
+/// the application does not read are dropped if they do not fit.
 ///
 /// # Examples
 ///
@@ -112,7 +113,7 @@ pub(crate) struct BudgetExceeded {
 }
 
 /// The bytes of one unfinished message, returned to the budget when dropped.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ReadCharge {
     /// `None` without a limit.
     budget: Option<ReadBudget>,
@@ -126,6 +127,15 @@ impl ReadCharge {
 
     /// Sets the bytes that are held. On failure none are, since the message is not read on.
     pub(crate) fn set(&mut self, bytes: usize) -> Result<(), BudgetExceeded> {
+        let set = self.try_set(bytes);
+        if set.is_err() {
+            self.clear();
+        }
+        set
+    }
+
+    /// Sets the bytes that are held. On failure they are those from before.
+    pub(crate) fn try_set(&mut self, bytes: usize) -> Result<(), BudgetExceeded> {
         let Some(budget) = &self.budget else {
             return Ok(());
         };
@@ -136,12 +146,9 @@ impl ReadCharge {
             self.bytes = bytes;
             return Ok(());
         }
-        let added = budget.add(bytes - self.bytes);
-        match added {
-            Ok(()) => self.bytes = bytes,
-            Err(_) => self.clear(),
-        }
-        added
+        budget.add(bytes - self.bytes)?;
+        self.bytes = bytes;
+        Ok(())
     }
 
     /// Returns all bytes: the message has ended.

@@ -31,6 +31,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -66,6 +67,8 @@ struct PeerShared {
     account: Arc<Account>,
     /// True once the driver has ended.
     ended: watch::Sender<bool>,
+    /// Notifications that were dropped because the peer does not read.
+    dropped: AtomicU64,
     connection_state: ConnectionState,
     transport: TransportKind,
 }
@@ -133,6 +136,7 @@ impl Peer {
             notification_hub: NotificationHub::new(account.clone()),
             account,
             ended: watch::Sender::new(false),
+            dropped: AtomicU64::new(0),
             connection_state: ConnectionState::default(),
             transport: wire.transport(),
         });
@@ -145,7 +149,16 @@ impl Peer {
     pub fn notify(&self, notification: Notification) {
         let result = self.with(|state| state.mux.notify(notification));
         if let Err(NotifyError::Full) = result {
-            tracing::warn!("output queue full; dropped a notification");
+            self.log_dropped();
+        }
+    }
+
+    /// Logs that a notification was dropped: the first, the second, the fourth and so on, since a handler may send
+    /// thousands to a peer that does not read.
+    fn log_dropped(&self) {
+        let dropped = self.shared.dropped.fetch_add(1, Ordering::Relaxed) + 1;
+        if dropped.is_power_of_two() {
+            tracing::warn!(dropped, "output queue full; dropped notifications");
         }
     }
 
@@ -265,7 +278,7 @@ impl Peer {
     fn notify_within(&self, id: &InFlightId, notification: Notification) {
         let result = self.with(|state| state.mux.notify_within(id, notification));
         if let Err(NotifyError::Full) = result {
-            tracing::warn!("output queue full; dropped a notification");
+            self.log_dropped();
         }
     }
 

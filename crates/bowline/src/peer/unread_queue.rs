@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bowline_core::Notification;
 
 use crate::exchange::OverflowPolicy;
-use crate::limits::{Account, Limit};
+use crate::limits::{Account, Limit, ReadCharge};
 
 /// A bounded queue of received notifications. An empty queue accepts a notification of any size.
 #[derive(Default)]
@@ -14,6 +14,8 @@ pub(super) struct UnreadQueue {
     queue: VecDeque<Option<Notification>>,
     bytes: usize,
     has_overflowed: bool,
+    /// In the budget that connections share, if there is one.
+    charge: ReadCharge,
 }
 
 impl UnreadQueue {
@@ -29,6 +31,9 @@ impl UnreadQueue {
         if self.has_overflowed {
             return false;
         }
+        if self.queue.is_empty() && self.bytes == 0 {
+            self.charge = ReadCharge::new(account.read_budget().cloned());
+        }
         while let Some((limit, max)) = self.exceeded_by(&notification, account) {
             account.counters().refuse(limit, max);
             if overflow_policy == OverflowPolicy::Lag {
@@ -36,6 +41,19 @@ impl UnreadQueue {
                 return true;
             }
             self.pop();
+        }
+        while self
+            .charge
+            .try_set(self.bytes + notification.encoded_len())
+            .is_err()
+        {
+            if overflow_policy == OverflowPolicy::Lag {
+                self.has_overflowed = true;
+                return true;
+            }
+            if self.pop().is_none() {
+                return false; // others hold all of the budget
+            }
         }
         self.bytes += notification.encoded_len();
         // The params share the read buffer, which may be far larger, and keep it alive. Beyond a few they are copied.
@@ -77,6 +95,8 @@ impl UnreadQueue {
     pub(super) fn pop_or_reset(&mut self) -> Option<Option<Notification>> {
         let next = self.queue.pop_front()?;
         self.bytes -= next.as_ref().map_or(0, Notification::encoded_len);
+        // Fewer bytes always fit.
+        let _ = self.charge.try_set(self.bytes);
         Some(next)
     }
 
@@ -94,7 +114,7 @@ mod tests {
     use bowline_types::Json;
 
     use super::*;
-    use crate::limits::Limits;
+    use crate::limits::{Limits, ReadBudget};
 
     fn account() -> std::sync::Arc<Account> {
         Account::total(Limits {
@@ -150,5 +170,29 @@ mod tests {
 
         assert!(!unread.has_overflowed());
         assert_eq!(taken(&mut unread), ["huge"]);
+    }
+
+    #[test]
+    fn the_queues_of_connections_share_a_budget() {
+        let budget = ReadBudget::new(1000);
+        let accounts = [(); 2].map(|()| Account::of_client(Some(budget.clone())));
+        let mut queues = [(); 3].map(|()| UnreadQueue::default());
+        let [first, second, lagging] = &mut queues;
+
+        for name in ["a", "b"] {
+            first.push(long(name), OverflowPolicy::DropOldest, &accounts[0]);
+        }
+        assert!(!second.push(long("c"), OverflowPolicy::DropOldest, &accounts[1]));
+        assert!(lagging.push(long("d"), OverflowPolicy::Lag, &accounts[1]));
+        first.push(long("e"), OverflowPolicy::DropOldest, &accounts[0]);
+
+        assert!(lagging.has_overflowed());
+        assert!(budget.used() <= 1000 && budget.refused() > 0);
+        assert_eq!(taken(second), [""; 0]);
+        assert_eq!(taken(first), ["b", "e"]);
+        assert_eq!(budget.used(), 0);
+        assert!(second.push(long("f"), OverflowPolicy::DropOldest, &accounts[1]));
+        drop(queues);
+        assert_eq!(budget.used(), 0);
     }
 }

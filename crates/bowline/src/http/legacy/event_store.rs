@@ -9,8 +9,9 @@ use crate::limits::{Limit, Limits, UsageCounters};
 
 /// Stores the SSE events of one session's streams. `position` is the position of an event in its stream, from 1.
 ///
-/// Every stream is read from here, interrupted or not, so the store also buffers for slow clients. It must be bounded;
-/// a client whose next event was dropped is disconnected.
+/// Every stream is read from here, interrupted or not, so the store also buffers for slow clients. It must be bounded, and
+/// drop the events of a stream in their order. A client whose next event was dropped gets the rest of the response to its
+/// call, which ends with the result; the stream of notifications ends instead.
 pub trait EventStore: Send + 'static {
     /// Stores an event, and returns its position.
     fn append(&mut self, stream: u64, frame: Bytes) -> u64;

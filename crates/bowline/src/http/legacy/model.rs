@@ -69,7 +69,7 @@ fn an_early_cancel_stops_its_request_and_no_other() {
 }
 
 #[test]
-fn a_response_has_no_gaps_and_continues_where_it_was_resumed() {
+fn a_response_has_gaps_only_where_events_were_dropped_and_continues_where_it_was_resumed() {
     check_schedules(Invariant::NoGaps);
 }
 

@@ -417,7 +417,17 @@ impl SessionStreams {
         let Some(stream) = stream.filter(|own| own.is_read_by(reader)) else {
             return NextEvent::End;
         };
-        match self.store.after(key, stream.read) {
+        let mut next = self.store.after(key, stream.read);
+        // Events were dropped before this slow reader read them. The response to a call goes on with what is left, since
+        // its result is the last event and most of the others are progress. The stream of notifications ends: if the
+        // client resumes it, it gets `AttachError::Lost`, and knows that it has missed some.
+        if next == NextStored::Lost && key != UNSOLICITED {
+            let kept = first_kept(&*self.store, key, stream.read..stream.written);
+            tracing::debug!(lost = kept - stream.read, "dropped events of a slow client");
+            stream.read = kept;
+            next = self.store.after(key, kept);
+        }
+        match next {
             NextStored::Event { position, frame } => {
                 stream.read = position;
                 NextEvent::Event { position, frame }
@@ -427,7 +437,6 @@ impl SessionStreams {
                 NextEvent::Wait
             }
             NextStored::NotYet => NextEvent::End,
-            // Events were dropped before this slow reader read them. If it resumes, it gets `AttachError::Lost`.
             NextStored::Lost => NextEvent::End,
         }
     }
@@ -649,6 +658,20 @@ const MAX_ENDED_STREAMS: usize = 64;
 pub(super) const MAX_SHORT_ANSWER_BYTES: usize = 256;
 /// Estimated bytes of a stream without its events.
 const PER_STREAM: usize = 256;
+
+/// Returns the first of these positions of a stream after which the event is still stored, or their end. The events of a
+/// stream are dropped in their order.
+fn first_kept(store: &dyn EventStore, key: u64, positions: std::ops::Range<u64>) -> u64 {
+    let (mut lost, mut kept) = (positions.start, positions.end);
+    while lost + 1 < kept {
+        let middle = lost + (kept - lost) / 2;
+        match store.after(key, middle) {
+            NextStored::Lost => lost = middle,
+            _ => kept = middle,
+        }
+    }
+    kept
+}
 
 #[cfg(test)]
 mod tests;

@@ -535,7 +535,12 @@ impl SessionSimulation {
             match self.open[at].reader.poll_next(cx) {
                 Poll::Ready(Some((position, frame))) => {
                     let last = self.open[at].last.replace(position);
-                    let follows = last.is_none_or(|last| position == last + 1);
+                    let follows = last.is_none_or(|last| match position.checked_sub(last) {
+                        Some(1) => true,
+                        // The response to a call goes on after events that were dropped.
+                        Some(2..) => key != UNSOLICITED && self.has_dropped_events(),
+                        _ => false,
+                    });
                     self.check(Invariant::NoGaps, follows, || {
                         format!("{position} follows {last:?} on stream {key}")
                     });
@@ -548,6 +553,16 @@ impl SessionSimulation {
                 Poll::Pending => return,
             }
         }
+    }
+
+    fn has_dropped_events(&self) -> bool {
+        let usage = self.account.usage();
+        let bounds = [
+            Limit::SessionEvents,
+            Limit::SessionEventBytes,
+            Limit::EventBytes,
+        ];
+        bounds.iter().any(|bound| usage.refused(*bound) > 0)
     }
 
     /// Checks a message that a response contains against the model.

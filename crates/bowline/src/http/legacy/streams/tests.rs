@@ -69,6 +69,49 @@ fn read(streams: &mut SessionStreams, key: u64) -> (Vec<Bytes>, NextEvent) {
 }
 
 #[test]
+fn a_slow_reader_of_a_call_loses_notifications_and_not_the_result() {
+    for notifications in [2, 3, 4, 100, 1000] {
+        let store = Box::new(MemoryEventStore::new(3, 1_000_000));
+        let account = Account::total(Limits::default());
+        let mut streams = SessionStreams::new(StreamLayout::StreamableHttp, store, account);
+        let (key, reader) = open(&mut streams, [1], ResponseForm::Events);
+        streams.route(Some(&1.into()), &notification());
+        let first = streams.next(key, reader, Waker::noop());
+        assert!(matches!(first, NextEvent::Event { .. }), "{first:?}");
+
+        for _ in 0..notifications {
+            streams.route(Some(&1.into()), &notification());
+        }
+        streams.route(None, &answer(1));
+
+        let mut frames = Vec::new();
+        let mut last = 1;
+        while let NextEvent::Event { position, frame } = streams.next(key, reader, Waker::noop()) {
+            assert!(position > last);
+            last = position;
+            frames.push(frame);
+        }
+        let kept = [notification(), notification(), answer(1)].map(|message| message.to_frame());
+        assert_eq!(frames, kept, "{notifications}");
+    }
+}
+
+#[test]
+fn a_slow_reader_of_unsolicited_messages_is_disconnected() {
+    let store = Box::new(MemoryEventStore::new(3, 1_000_000));
+    let account = Account::total(Limits::default());
+    let mut streams = SessionStreams::new(StreamLayout::StreamableHttp, store, account);
+    let (reader, _) = streams.attach(UNSOLICITED, None, false).unwrap();
+
+    for _ in 0..4 {
+        streams.route(None, &notification());
+    }
+
+    let next = streams.next(UNSOLICITED, reader, Waker::noop());
+    assert_eq!(next, NextEvent::End, "it must know that it has missed some");
+}
+
+#[test]
 fn each_message_is_on_exactly_one_stream() {
     let mut streams = streams();
     let first = unread(&mut streams, [1], ResponseForm::Undecided);
