@@ -43,6 +43,8 @@ pub mod pins;
 
 mod questions;
 
+mod rare_log;
+
 mod relayed_state;
 
 mod replicas;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bowline_core::http::source_policy::{InvalidSource, parse_host, parse_origin};
 
-use super::error::ConfigError;
+use super::error::{ConfigError, shortened};
 use super::parked::{ParkedCallForm, StateKey};
 use super::reader::{MemberReader, texts};
 
@@ -65,6 +65,64 @@ pub struct FrontAuth {
 }
 
 impl BridgeSettings {
+    /// Returns the members that differ from those that a bridge was started with and that a
+    /// [reload](crate::Bridge::reload) does not change.
+    #[must_use]
+    pub fn unapplied_changes(&self, started: &Self) -> Vec<&'static str> {
+        let Self {
+            http,
+            path,
+            stdio,
+            allowed_hosts,
+            allowed_origins,
+            auth,
+            name,
+            instructions: _,
+            separator: _,
+            heartbeat,
+            heartbeat_limit,
+            park_timeout,
+            park_limit,
+            max_parked,
+            session_timeout,
+            max_incoming_bytes,
+            parked_calls,
+            state_key,
+        } = self;
+        let members = [
+            ("http", *http == started.http),
+            ("path", *path == started.path),
+            ("stdio", *stdio == started.stdio),
+            ("allowedHosts", *allowed_hosts == started.allowed_hosts),
+            (
+                "allowedOrigins",
+                *allowed_origins == started.allowed_origins,
+            ),
+            ("auth", *auth == started.auth),
+            ("name", *name == started.name),
+            ("heartbeat", *heartbeat == started.heartbeat),
+            (
+                "heartbeatLimit",
+                *heartbeat_limit == started.heartbeat_limit,
+            ),
+            ("parkTimeout", *park_timeout == started.park_timeout),
+            ("parkLimit", *park_limit == started.park_limit),
+            ("maxParked", *max_parked == started.max_parked),
+            (
+                "sessionTimeout",
+                *session_timeout == started.session_timeout,
+            ),
+            (
+                "maxIncomingBytes",
+                *max_incoming_bytes == started.max_incoming_bytes,
+            ),
+            ("parkedCalls", *parked_calls == started.parked_calls),
+            ("stateKey", *state_key == started.state_key),
+        ];
+        let changed = members.into_iter().filter(|(_, is_same)| !is_same);
+        changed.map(|(member, _)| member).collect()
+    }
+
     pub(super) fn read(mut reader: MemberReader<'_>) -> Result<Self, ConfigError> {
         let default = Self::default();
         let settings = Self {
@@ -162,6 +220,12 @@ impl FrontAuth {
         reader.finish()?;
         if auth.issuers.is_empty() {
             return Err(missing("the URL of an issuer", issuers));
+        }
+        let is_url = |it: &String| it.starts_with("https://") || it.starts_with("http://");
+        if let Some(wrong) = auth.issuers.iter().find(|it| !is_url(it)) {
+            let wrong = shortened(wrong);
+            let problem = format!("expected the URL of an issuer, got `{wrong}`");
+            return Err(ConfigError::new(problem).in_member(issuers));
         }
         Ok(auth)
     }

@@ -92,6 +92,26 @@ fn all_members_of_the_bridge_are_read() {
 }
 
 #[test]
+fn changes_that_a_reload_does_not_apply_are_named() {
+    let settings = |members: &str| {
+        let config = config(&format!(
+            r#"{{"mcpServers": {{}}, "bridge": {{{members}}}}}"#
+        ));
+        config.settings().clone()
+    };
+    let started = settings("");
+
+    let applied = settings(r#""instructions": "i", "separator": "-""#);
+    let others = settings(r#""http": "127.0.0.1:1", "name": "n", "parkTimeout": "1m""#);
+
+    assert_eq!(applied.unapplied_changes(&started), [""; 0]);
+    assert_eq!(
+        others.unapplied_changes(&started),
+        ["http", "name", "parkTimeout"]
+    );
+}
+
+#[test]
 fn parked_calls_have_a_form_and_a_key() {
     let read = |members: &str| {
         let text = format!(r#"{{"bridge": {{{members}}}, "mcpServers": {{}}}}"#);
@@ -374,7 +394,11 @@ fn values_of_the_wrong_kind_in_the_bridge_are_errors_that_name_the_member() {
             "`bridge.auth.issuers`: expected the URL of an issuer",
         ),
         (
-            r#"{"auth": {"issuers": ["x"]}}"#,
+            r#"{"auth": {"issuers": ["x"], "resource": "https://b.example/mcp"}}"#,
+            "`bridge.auth.issuers`: expected the URL of an issuer, got `x`",
+        ),
+        (
+            r#"{"auth": {"issuers": ["https://x.example"]}}"#,
             "`bridge.auth.resource`: expected the URL of the bridge",
         ),
     ] {

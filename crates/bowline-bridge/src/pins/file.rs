@@ -70,7 +70,9 @@ impl Default for PinsFile {
 impl PinsFile {
     pub(super) fn read(path: &Path) -> Result<Self, PinsError> {
         let text = match fs::read_to_string(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && has_folder(path) => {
+                return Ok(Self::default());
+            }
             text => text.map_err(|error| PinsError::new("read", path, error))?,
         };
         let parsed: Result<Self, _> = serde_json::from_str(&text);
@@ -145,6 +147,13 @@ impl PinsFile {
             }
         }
     }
+}
+
+/// Returns whether a file can be there. One in a folder that does not exist could not be saved, and nothing would be
+/// pinned after a restart.
+fn has_folder(path: &Path) -> bool {
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+    folder.is_none_or(Path::is_dir)
 }
 
 /// A name in the same directory, since a file can only be renamed within its file system.

@@ -165,9 +165,12 @@ impl Pins {
     pub fn check_call(&self, server: &str, tool: &str) -> Result<(), RpcError> {
         let (name, from) = (shortened(tool), shortened(server));
         let (reason, text) = if self.is_quarantined(server, tool) {
+            let why = match self.contents.pinned(server, tool) {
+                Some(_) => "its definition differs from the one that was pinned",
+                None => "it is new",
+            };
             let text = format!(
-                "tool `{name}` of `{from}` is quarantined: its definition differs from the one that was pinned, \
-                 and has to be accepted by the operator of the bridge"
+                "tool `{name}` of `{from}` is quarantined: {why}, and has to be accepted by the operator of the bridge"
             );
             ("toolQuarantined", text)
         } else if self.contents.pinned(server, tool).is_none() {

@@ -132,6 +132,8 @@ fn new_tools_of_a_known_server_are_pinned_or_quarantined() {
     );
 
     assert_eq!(check(&mut pins, Quarantine, more), ["sub"]);
+    let refused = pins.check_call("s", "sub").unwrap_err().message;
+    assert!(refused.contains("quarantined: it is new"), "{refused}");
     assert!(check(&mut pins, Pin, more).is_empty());
     assert!(
         pins.is_quarantined("s", "sub"),
@@ -385,13 +387,19 @@ fn a_file_that_is_not_one_of_pins_is_an_error_and_stays() {
     let mut pins = Pins::in_memory();
     check(&mut pins, Pin, ADD);
     assert!(!pins.has_changes());
-    let mut pins = Pins::open(directory.0.join("missing").join("pins.json")).unwrap();
+    let folder = directory.0.join("missing");
+    let file = folder.join("pins.json");
+    let error = Pins::open(&file).unwrap_err().to_string();
+    assert!(error.starts_with("failed to read"), "{error}");
+    std::fs::create_dir(&folder).unwrap();
+    let mut pins = Pins::open(&file).unwrap();
+    std::fs::remove_dir(&folder).unwrap();
     check(&mut pins, Pin, ADD);
     assert!(
         pins.save()
             .unwrap_err()
             .to_string()
-            .starts_with("failed to write")
+            .starts_with("failed to read")
     );
     assert!(pins.has_changes(), "kept for the next time");
 }

@@ -44,7 +44,7 @@ impl FrontRequest {
         for (entry, connected) in requested {
             let connected = connected.join().await;
             if let Err(error) = &connected {
-                entry.missing_log().log(entry.name(), "handshake", error);
+                entry.log_missing("handshake", error);
             }
             is_complete &= connected.is_ok();
             let shows = connected.is_ok() || entry.settings().stale == StalePolicy::Show;

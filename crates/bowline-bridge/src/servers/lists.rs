@@ -111,7 +111,7 @@ impl FrontRequest {
             }
             Err(error) => error,
         };
-        entry.missing_log().log(entry.name(), "list", &error);
+        entry.log_missing("list", &error);
         let stale = match entry.settings().stale {
             StalePolicy::Show => {
                 let (memory, principal) = (&self.memory, &self.principal);

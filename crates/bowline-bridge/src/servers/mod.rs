@@ -23,8 +23,6 @@ mod listen;
 mod memory;
 use memory::ServerMemory;
 
-mod missing_log;
-
 mod part_events;
 
 mod patience;

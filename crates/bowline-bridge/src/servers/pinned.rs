@@ -155,6 +155,7 @@ impl PinnedServer {
 
 fn save(pins: &mut Pins) {
     if let Err(error) = pins.save() {
+        let error = invalid(error);
         tracing::error!(%error, "failed to save pins; they are kept in memory");
     }
 }

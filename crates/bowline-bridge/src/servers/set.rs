@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline::exchange::Principal;
-use bowline::{Error, Result};
+use bowline::{Error, Result, RpcError};
 use bowline_core::json::pick;
 
 use super::TargetFn;
 use super::introductions::Introductions;
-use super::missing_log::MissingLog;
 use super::patience::Patience;
 use super::pinned::{PinFiles, PinnedServer};
 use crate::config::{BridgeConfig, ConfigChanges, ItemKind, UpstreamConfig, UpstreamSettings};
 use crate::many::Names;
+use crate::rare_log::RareLog;
 use crate::upstream::{self, Upstream};
 
 /// The servers of one configuration.
@@ -32,7 +32,7 @@ pub(super) struct ServerEntry {
     pins: Option<PinnedServer>,
     introductions: Introductions,
     patience: Patience,
-    missing_log: MissingLog,
+    missing_log: RareLog,
 }
 
 impl ServerSet {
@@ -134,7 +134,7 @@ impl ServerEntry {
             introductions: before
                 .map_or_else(Introductions::default, |it| it.introductions.clone()),
             patience: Patience::default(),
-            missing_log: MissingLog::default(),
+            missing_log: RareLog::default(),
         })
     }
 
@@ -162,8 +162,13 @@ impl ServerEntry {
         }
     }
 
-    pub(super) fn missing_log(&self) -> &MissingLog {
-        &self.missing_log
+    /// Logs that the server is missing in an answer, or is there as it last was.
+    pub(super) fn log_missing(&self, answer: &str, error: &RpcError) {
+        let server = self.name();
+        match self.missing_log.is_due() {
+            true => tracing::warn!(server, %error, "a server did not answer for a {answer}"),
+            false => tracing::debug!(server, %error, "a server did not answer for a {answer}"),
+        }
     }
 
     /// Returns how long lists wait for it.
@@ -221,8 +226,15 @@ fn connection_settings(settings: &UpstreamSettings) -> upstream::UpstreamSetting
     }
 }
 
-pub(super) fn invalid(error: impl std::fmt::Display) -> Error {
-    misuse(error.to_string())
+/// Converts an error with its causes.
+pub(super) fn invalid(error: impl std::error::Error) -> Error {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    misuse(text)
 }
 
 pub(crate) fn misuse(what: impl Into<String>) -> Error {

@@ -8,6 +8,8 @@ mod connection;
 use connection::ConnectionPermit;
 pub(crate) use connection::{UpstreamConnection, check_introduction};
 mod era_check;
+mod error_text;
+use error_text::describe;
 mod known_callers;
 pub(crate) use known_callers::caller_bytes;
 mod log_levels;
@@ -33,6 +35,7 @@ use crate::client_token::{ClientToken, TokenTable};
 use crate::front::FrontConnection;
 use crate::owned_task::OwnedTask;
 use crate::questions::{AskClient, Questions, UpstreamHost};
+use crate::rare_log::RareLog;
 use crate::target::FrontClient;
 use crate::tasks::{self, OpenTasks};
 pub(crate) use breaker::Attempt;
@@ -156,6 +159,8 @@ pub(crate) struct Upstream {
     /// The tokens of clients that connections are authorized with, if the target needs them.
     tokens: TokenTable,
     capability_keys: CapabilityKeys,
+    /// For connections that cannot be opened.
+    open_log: RareLog,
 }
 
 impl Upstream {
@@ -179,6 +184,7 @@ impl Upstream {
             opened: AtomicU64::new(0),
             tokens: TokenTable::default(),
             capability_keys: CapabilityKeys::default(),
+            open_log: RareLog::default(),
             reaper: OnceLock::new(),
             this: this.clone(),
         })
@@ -379,6 +385,11 @@ impl Upstream {
     /// process.
     fn open_failed(&self, attempt: Attempt, error: &Error) -> RpcError {
         let is_failure = !matches!(error, Error::Unauthorized { .. } | Error::Misuse { .. });
+        if self.open_log.is_due() {
+            let cause = std::error::Error::source(error).map(ToString::to_string);
+            let cause = cause.unwrap_or_default();
+            tracing::warn!(upstream = self.name(), %error, cause, "failed to connect");
+        }
         self.failed(attempt, error, is_failure)
     }
 
@@ -549,13 +560,14 @@ impl Upstream {
         let Some(limit) = self.settings().connect_timeout else {
             return connecting.await;
         };
-        let connected = tokio::time::timeout(limit, connecting).await;
-        connected.unwrap_or_else(|_| {
-            Err(Error::Transport {
+        match tokio::time::timeout(limit, connecting).await {
+            // The client has the same limit, so that its log names it.
+            Err(_) | Ok(Err(Error::Timeout { .. })) => Err(Error::Transport {
                 what: format!("failed to connect within {limit:?}"),
                 source: None,
-            })
-        })
+            }),
+            Ok(connected) => connected,
+        }
     }
 
     async fn connect(
@@ -575,6 +587,9 @@ impl Upstream {
             .capabilities(capabilities);
         if let Some(client) = &caller.implementation {
             builder = builder.client_info(&client.name, &client.version);
+        }
+        if let Some(limit) = self.settings().connect_timeout {
+            builder = builder.connect_timeout(limit);
         }
         builder.connection().await
     }
@@ -752,26 +767,6 @@ const MAX_CALLER_BYTES: usize = 64 * 1024;
 
 /// How long [`Upstream::close`] waits for clients that are leaving.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
-
-/// Returns an error with its causes, on one line. It may quote what the server has sent, of which the start is enough.
-fn describe(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        let part = error.to_string();
-        if !text.contains(&part) {
-            text = format!("{text}: {part}");
-        }
-        cause = error.source();
-    }
-    if let Some((end, _)) = text.char_indices().nth(MAX_ERROR_CHARS) {
-        text.truncate(end);
-        text.push('…');
-    }
-    text
-}
-
-const MAX_ERROR_CHARS: usize = 4096;
 
 /// How long a request waits for connections that are being closed. A process that does not exit is killed before.
 const CLOSING_TIME: Duration = Duration::from_secs(5);

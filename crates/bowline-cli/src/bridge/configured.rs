@@ -93,23 +93,35 @@ pub(crate) async fn reload_at_hangup(bridge: &Bridge, file: &Path, started: &Bri
     };
     while hangup.recv().await.is_some() {
         match reload(bridge, file, started) {
-            Ok(changes) => eprintln!(
-                "bowline: read {} again: {} servers added, {} removed, {} reconnected",
-                file.display(),
-                changes.added.len(),
-                changes.removed.len(),
-                changes.reconnected.len()
-            ),
+            Ok((changes, unapplied)) => {
+                eprintln!(
+                    "bowline: read {} again: {} servers added, {} removed, {} reconnected, {} with other settings",
+                    file.display(),
+                    changes.added.len(),
+                    changes.removed.len(),
+                    changes.reconnected.len(),
+                    changes.adjusted.len()
+                );
+                if !unapplied.is_empty() {
+                    let members = unapplied.join("`, `bridge.");
+                    eprintln!("bowline: start the bridge anew to apply `bridge.{members}`");
+                }
+            }
             Err(error) => eprintln!("bowline: goes on with the old configuration: {error}"),
         }
     }
 }
 
 #[cfg(unix)]
-fn reload(bridge: &Bridge, file: &Path, started: &BridgeConfig) -> Result<ConfigChanges, BoxError> {
+fn reload(
+    bridge: &Bridge,
+    file: &Path,
+    started: &BridgeConfig,
+) -> Result<(ConfigChanges, Vec<&'static str>), BoxError> {
     let config = BridgeConfig::from_file(file)?;
     credentials::check_reload(started, &config)?;
-    Ok(bridge.reload(&config)?)
+    let unapplied = config.settings().unapplied_changes(started.settings());
+    Ok((bridge.reload(&config)?, unapplied))
 }
 
 #[cfg(not(unix))]

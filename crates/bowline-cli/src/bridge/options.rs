@@ -337,7 +337,9 @@ impl BridgeOptions {
                 inherit_env: self.inherit_env,
                 cwd: None,
             })),
-            (None, None, None) => Err("expected a server: a URL, or `--` and a command".to_owned()),
+            (None, None, None) => Err(
+                "expected a server: a URL, `--` and a command, or --config FILE".to_owned()
+            ),
         }
     }
 }

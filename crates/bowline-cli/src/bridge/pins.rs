@@ -72,7 +72,12 @@ impl PinsAction {
         unused.retain(|name| *name != ALL);
         match (unused.first(), left) {
             (Some(name), _) => Err(format!("nothing is quarantined that `{name}` names").into()),
-            (None, 0) => Ok(()),
+            (None, 0) => {
+                if accepted == 0 {
+                    eprintln!("bowline: nothing is quarantined so far");
+                }
+                Ok(())
+            }
             (None, left) if *self != Self::Check => {
                 eprintln!("bowline: {left} more are quarantined; --check-pins shows them");
                 Ok(())

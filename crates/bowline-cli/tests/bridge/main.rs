@@ -399,6 +399,12 @@ async fn the_servers_of_a_file_are_served_and_read_again_at_sighup() {
         write(&["two", "three"]);
         bridge.signal("HUP").await;
         bridge.stderr_line("bowline: read ").await;
+        let with_name = std::fs::read_to_string(&file).unwrap();
+        let with_name = with_name.replacen('{', r#"{"bridge": {"name": "n"}, "#, 1);
+        std::fs::write(&file, with_name).unwrap();
+        bridge.signal("HUP").await;
+        let unapplied = bridge.stderr_line("bowline: start the bridge anew").await;
+        assert_eq!(unapplied, " to apply `bridge.name`");
 
         let removed = client.call_tool("one__add", &numbers).await;
         let added = client.call_tool("three__add", &numbers).await;

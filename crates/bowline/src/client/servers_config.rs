@@ -124,7 +124,7 @@ impl ServerConfig {
         &self.name
     }
 
-    /// Returns whether the file disables the server (`"disabled": true`).
+    /// Returns whether the file disables the server (`"disabled": true`, or `"enabled": false`).
     #[must_use]
     pub fn is_disabled(&self) -> bool {
         self.is_disabled
@@ -345,7 +345,8 @@ impl ServerConfig {
                 ));
             }
         };
-        let is_disabled = server.get("disabled") == Some(&Value::Bool(true));
+        let is = |member, value| server.get(member) == Some(&Value::Bool(value));
+        let is_disabled = is("disabled", true) || is("enabled", false);
         let name = name.to_owned();
         Ok(Self {
             name,

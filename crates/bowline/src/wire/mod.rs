@@ -5,7 +5,7 @@
 
 mod child;
 pub(crate) use child::ChildHandle;
-pub use child::Command;
+pub use child::{Command, ProgramNotFound};
 
 mod engine_wire;
 pub(crate) use engine_wire::{EngineWire, WireEvent};

@@ -303,7 +303,7 @@ impl Flow {
             if !self.setup.application.assumes_default_endpoints {
                 return Err(Error::unsupported(format!(
                     "`{}` publishes no protected resource metadata; for a server of an older revision, see \
-                     `OAuth::fall_back_without_metadata`",
+                     `OAuth::fall_back_without_metadata`, or `oauth.withoutMetadata` in the file of a bridge",
                     self.setup.server
                 )));
             }

@@ -1,5 +1,6 @@
 //! [`Command`], the builder of a server that runs as a child process.
 
+use std::error::Error as StdError;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -198,6 +199,7 @@ impl Command {
         let program = command.get_program().to_string_lossy();
         let is_missing = error.kind() == io::ErrorKind::NotFound;
         let dir = command.get_current_dir();
+        let mut source: Box<dyn StdError + Send + Sync> = error.into();
         let cause = match dir.filter(|dir| is_missing && !dir.is_dir()) {
             Some(dir) => format!(": the working directory {} does not exist", dir.display()),
             None if !is_missing => String::new(),
@@ -208,16 +210,16 @@ impl Command {
             }
             None if Path::new(&*program).components().count() > 1 => ": no such file".into(),
             None => match self.path_variable() {
-                Some(path) => format!(
-                    ": not found in PATH ({}); install it, or give its full path",
-                    shortened(path.display())
-                ),
+                Some(path) => {
+                    source = Box::new(ProgramNotFound { path });
+                    ": not found in PATH; install it, or give its full path".into()
+                }
                 None => ": PATH is not set; give the full path of the program".into(),
             },
         };
         Error::Transport {
             what: format!("failed to start `{}`{cause}", shortened(&program)),
-            source: Some(error.into()),
+            source: Some(source),
         }
     }
 
@@ -273,6 +275,16 @@ impl From<Command> for tokio::process::Command {
         command.prepare();
         command.command
     }
+}
+
+/// A program was not found in the `PATH` of its [`Command`]: the `source` of [`Error::Transport`]. It shows folders of this
+/// machine, so do not send it to others.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("PATH is {}", shortened(path.display()))]
+#[non_exhaustive]
+pub struct ProgramNotFound {
+    /// The `PATH` in which it was looked up.
+    pub path: OsString,
 }
 
 impl From<tokio::process::Command> for Command {

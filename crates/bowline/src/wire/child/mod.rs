@@ -13,7 +13,7 @@
 //! and describes a child that does not answer.
 
 mod command;
-pub use command::Command;
+pub use command::{Command, ProgramNotFound};
 
 mod reaper;
 use reaper::{ExitOutcome, ProcessHandle, Reaper};
