@@ -21,7 +21,7 @@ use bowline_core::json::Object;
 
 use crate::catalog::ToolCatalog;
 use crate::config::{
-    ConfigChanges, DEFAULT_INCOMING_BYTES, DEFAULT_SESSION_TIMEOUT, ParkedCallForm, UpstreamConfig,
+    ConfigChanges, DEFAULT_INCOMING_BYTES, DEFAULT_LEGACY_TIMEOUT, ParkedCallForm, UpstreamConfig,
 };
 use crate::credentials::Credentials;
 use crate::forward::{self, open_connection};
@@ -81,7 +81,7 @@ pub struct BridgeBuilder {
     heartbeat_limit: Option<Duration>,
     sealer: Option<Sealer>,
     max_incoming_bytes: usize,
-    session_timeout: Duration,
+    legacy_timeout: Duration,
 }
 
 /// What a bridge holds; see [`Bridge::usage`].
@@ -109,7 +109,7 @@ struct BridgeInner {
     heartbeat: Option<ProgressHeartbeat>,
     /// The unfinished messages of all servers.
     incoming: ReadBudget,
-    session_timeout: Duration,
+    legacy_timeout: Duration,
     catalog: ToolCatalog,
     /// Shared with the targets.
     telemetry: Arc<OnceLock<Telemetry>>,
@@ -140,7 +140,7 @@ impl Bridge {
             heartbeat_limit: Some(DEFAULT_HEARTBEAT_LIMIT),
             sealer: None,
             max_incoming_bytes: DEFAULT_INCOMING_BYTES.get(),
-            session_timeout: DEFAULT_SESSION_TIMEOUT,
+            legacy_timeout: DEFAULT_LEGACY_TIMEOUT,
         }
     }
 
@@ -237,7 +237,7 @@ impl Bridge {
                 ProgressHeartbeat::new().after(after).limit(limit)
             }),
             incoming,
-            session_timeout: settings.session_timeout.unwrap_or(Duration::MAX),
+            legacy_timeout: settings.legacy_timeout.unwrap_or(Duration::MAX),
             catalog: ToolCatalog::default(),
             telemetry,
         };
@@ -380,7 +380,7 @@ impl Bridge {
         let limits = upstreams
             .iter()
             .filter_map(|it| it.max_client_connections());
-        legacy::serve(service, limits.min(), self.inner.session_timeout)
+        legacy::serve(service, limits.min(), self.inner.legacy_timeout)
     }
 
     /// Returns a service that answers a client over stdio or another wire.
@@ -532,8 +532,8 @@ impl BridgeBuilder {
 
     /// Sets how long a legacy client over HTTP may be silent, without a stream or a running call, before its connection to
     /// the server is closed. 30 minutes by default. A client that comes back later must initialize again.
-    pub fn session_timeout(mut self, timeout: Duration) -> Self {
-        self.session_timeout = timeout;
+    pub fn legacy_timeout(mut self, timeout: Duration) -> Self {
+        self.legacy_timeout = timeout;
         self
     }
 
@@ -554,7 +554,7 @@ impl BridgeBuilder {
             modern: ModernCalls::new(sealer, self.park),
             heartbeat: self.heartbeat.map(heartbeat),
             incoming,
-            session_timeout: self.session_timeout,
+            legacy_timeout: self.legacy_timeout,
             catalog: ToolCatalog::default(),
             telemetry,
         };

@@ -160,7 +160,7 @@ const BRIDGE_MEMBERS: [&str; 17] = [
     "parkTimeout",
     "parkLimit",
     "maxIncomingBytes",
-    "sessionTimeout",
+    "legacyTimeout",
     "maxParked",
     "x",
 ];

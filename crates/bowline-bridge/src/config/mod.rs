@@ -25,7 +25,7 @@ mod reader;
 
 mod settings;
 pub use settings::{BridgeSettings, FrontAuth};
-pub(crate) use settings::{DEFAULT_INCOMING_BYTES, DEFAULT_SESSION_TIMEOUT};
+pub(crate) use settings::{DEFAULT_INCOMING_BYTES, DEFAULT_LEGACY_TIMEOUT};
 
 #[cfg(test)]
 mod tests;
@@ -109,7 +109,7 @@ use crate::many::Names;
 /// | `parkTimeout` | duration | `"5m"` | how long a call waits for the answer to a question |
 /// | `parkLimit` | duration | `"1h"` | how long it waits for all answers together |
 /// | `maxParked` | count | 1000 | how many calls may wait at a time |
-/// | `sessionTimeout` | duration or `"never"` | `"30m"` | how long a legacy client over HTTP may be silent before its connections to servers are closed |
+/// | `legacyTimeout` | duration or `"never"` | `"30m"` | how long a legacy client over HTTP may be silent before its connections to servers are closed |
 /// | `maxIncomingBytes` | count | 134217728 | how many bytes of unfinished messages of servers the bridge holds; of one server, three quarters of it |
 /// | `parkedCalls` | `"retry"`, `"task"` | `"retry"` | how a modern client gets a call back that a legacy server asks about, see [`ParkedCallForm`] |
 /// | `stateKey` | text | random | seals what clients keep of such calls; with a key that outlives the process, a client is told that its call was lost, see [`StateKey`] |

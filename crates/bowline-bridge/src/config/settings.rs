@@ -43,7 +43,7 @@ pub struct BridgeSettings {
     /// How many calls may wait at a time.
     pub max_parked: NonZeroUsize,
     /// How long a legacy client over HTTP may be silent before its connections to servers are closed; `None` for ever.
-    pub session_timeout: Option<Duration>,
+    pub legacy_timeout: Option<Duration>,
     /// How many bytes of unfinished messages of servers the bridge holds.
     pub max_incoming_bytes: NonZeroUsize,
     /// How a modern client gets such a call back.
@@ -84,7 +84,7 @@ impl BridgeSettings {
             park_timeout,
             park_limit,
             max_parked,
-            session_timeout,
+            legacy_timeout,
             max_incoming_bytes,
             parked_calls,
             state_key,
@@ -108,10 +108,7 @@ impl BridgeSettings {
             ("parkTimeout", *park_timeout == started.park_timeout),
             ("parkLimit", *park_limit == started.park_limit),
             ("maxParked", *max_parked == started.max_parked),
-            (
-                "sessionTimeout",
-                *session_timeout == started.session_timeout,
-            ),
+            ("legacyTimeout", *legacy_timeout == started.legacy_timeout),
             (
                 "maxIncomingBytes",
                 *max_incoming_bytes == started.max_incoming_bytes,
@@ -147,9 +144,9 @@ impl BridgeSettings {
                 .unwrap_or(default.park_timeout),
             park_limit: reader.duration("parkLimit")?.unwrap_or(default.park_limit),
             max_parked: reader.count("maxParked")?.unwrap_or(default.max_parked),
-            session_timeout: reader
-                .duration_or_never("sessionTimeout")?
-                .unwrap_or(default.session_timeout),
+            legacy_timeout: reader
+                .duration_or_never("legacyTimeout")?
+                .unwrap_or(default.legacy_timeout),
             max_incoming_bytes: (reader.count("maxIncomingBytes")?)
                 .unwrap_or(default.max_incoming_bytes),
             parked_calls: (reader.read("parkedCalls", ParkedCallForm::read)?)
@@ -197,7 +194,7 @@ impl Default for BridgeSettings {
             park_timeout: Duration::from_secs(5 * 60),
             park_limit: Duration::from_secs(60 * 60),
             max_parked: DEFAULT_PARKED,
-            session_timeout: Some(DEFAULT_SESSION_TIMEOUT),
+            legacy_timeout: Some(DEFAULT_LEGACY_TIMEOUT),
             max_incoming_bytes: DEFAULT_INCOMING_BYTES,
             parked_calls: ParkedCallForm::default(),
             state_key: None,
@@ -248,7 +245,7 @@ fn read_separator(value: &serde_json::Value) -> Result<String, ConfigError> {
     is_valid.then_some(separator).ok_or_else(wrong)
 }
 
-pub(crate) const DEFAULT_SESSION_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+pub(crate) const DEFAULT_LEGACY_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// With the limits of the front, a bridge fits into a container of 512 MiB.
 pub(crate) const DEFAULT_INCOMING_BYTES: NonZeroUsize =
     NonZeroUsize::new(128 * 1024 * 1024).expect("128 MiB is not 0");

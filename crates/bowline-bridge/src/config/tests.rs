@@ -60,7 +60,7 @@ fn all_members_of_the_bridge_are_read() {
             "http": "0.0.0.0:80", "path": "/x", "stdio": true, "allowedHosts": ["a"], "allowedOrigins": ["https://b:443"],
             "auth": {"issuers": ["https://id.example"], "resource": "https://b.example/x", "scopes": ["s"]},
             "name": "n", "instructions": "i", "separator": "-", "heartbeat": "5s", "heartbeatLimit": "never",
-            "parkTimeout": "1m", "parkLimit": "2m", "maxParked": 7, "maxIncomingBytes": 1000, "sessionTimeout": "2s"
+            "parkTimeout": "1m", "parkLimit": "2m", "maxParked": 7, "maxIncomingBytes": 1000, "legacyTimeout": "2s"
         }}"#,
     );
 
@@ -88,7 +88,7 @@ fn all_members_of_the_bridge_are_read() {
     assert_eq!(settings.park_timeout, Duration::from_secs(60));
     assert_eq!(settings.park_limit, Duration::from_secs(120));
     assert_eq!(settings.max_incoming_bytes.get(), 1000);
-    assert_eq!(settings.session_timeout, Some(Duration::from_secs(2)));
+    assert_eq!(settings.legacy_timeout, Some(Duration::from_secs(2)));
 }
 
 #[test]

@@ -143,8 +143,8 @@ fn with_limits(mut builder: BridgeBuilder, limits: &BridgeLimits) -> BridgeBuild
     if let Some(timeout) = limits.idle_timeout {
         builder = builder.idle_timeout(timeout);
     }
-    if let Some(timeout) = limits.session_timeout {
-        builder = builder.session_timeout(timeout);
+    if let Some(timeout) = limits.legacy_timeout {
+        builder = builder.legacy_timeout(timeout);
     }
     if let Some(timeout) = limits.park_timeout {
         builder = builder.park_timeout(timeout);

@@ -84,7 +84,7 @@ pub(crate) struct BridgeOptions {
     idle_timeout: Option<Duration>,
     /// How long a legacy client over HTTP may be silent before its connection or process is ended [default: 30m].
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    session_timeout: Option<Duration>,
+    legacy_timeout: Option<Duration>,
     /// How long a call waits for the answer to a question of the server, between two requests of a client of 2026-07-28
     /// [default: 5m].
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
@@ -171,7 +171,7 @@ pub(crate) struct BridgeLimits {
     pub(crate) max_connections_each: Option<usize>,
     pub(crate) max_principal_connections: Option<usize>,
     pub(crate) idle_timeout: Option<Duration>,
-    pub(crate) session_timeout: Option<Duration>,
+    pub(crate) legacy_timeout: Option<Duration>,
     pub(crate) park_timeout: Option<Duration>,
     pub(crate) call_timeout: Option<Duration>,
 }
@@ -191,7 +191,7 @@ impl BridgeOptions {
             max_connections_each: self.max_connections_each.map(NonZeroUsize::get),
             max_principal_connections: self.max_principal_connections.map(NonZeroUsize::get),
             idle_timeout: self.idle_timeout,
-            session_timeout: self.session_timeout,
+            legacy_timeout: self.legacy_timeout,
             park_timeout: self.park_timeout,
             call_timeout: self.timeout,
         };
@@ -240,9 +240,9 @@ impl BridgeOptions {
                 "`bridge.idleTimeout` of the servers",
             ),
             (
-                self.session_timeout.is_some(),
-                "--session-timeout",
-                "`bridge.sessionTimeout`",
+                self.legacy_timeout.is_some(),
+                "--legacy-timeout",
+                "`bridge.legacyTimeout`",
             ),
             (
                 self.park_timeout.is_some(),
@@ -484,8 +484,8 @@ mod tests {
             ),
             ("bridge --timeout 9 --config a", "`bridge.timeout`"),
             (
-                "bridge --session-timeout 9 --config a",
-                "`bridge.sessionTimeout`",
+                "bridge --legacy-timeout 9 --config a",
+                "`bridge.legacyTimeout`",
             ),
             ("bridge --check-pins", "--config"),
             ("bridge --check-pins -- server", "cannot be used with"),
@@ -505,14 +505,14 @@ mod tests {
     #[test]
     fn limits_are_those_given() {
         let plan = plan(
-            "bridge --max-connections 3 --max-connections-each 1 --max-principal-connections 2 --idle-timeout 90 --session-timeout 9m --park-timeout 2m --timeout 1h --drain-delay 0 --grace 3s -- s",
+            "bridge --max-connections 3 --max-connections-each 1 --max-principal-connections 2 --idle-timeout 90 --legacy-timeout 9m --park-timeout 2m --timeout 1h --drain-delay 0 --grace 3s -- s",
         );
 
         assert_eq!(plan.limits.max_connections, Some(3));
         assert_eq!(plan.limits.max_connections_each, Some(1));
         assert_eq!(plan.limits.max_principal_connections, Some(2));
         assert_eq!(plan.limits.idle_timeout, Some(Duration::from_secs(90)));
-        assert_eq!(plan.limits.session_timeout, Some(Duration::from_secs(540)));
+        assert_eq!(plan.limits.legacy_timeout, Some(Duration::from_secs(540)));
         assert_eq!(plan.limits.park_timeout, Some(Duration::from_secs(120)));
         assert_eq!(plan.limits.call_timeout, Some(Duration::from_secs(3600)));
         assert_eq!(plan.drain.drain_delay, Some(Duration::ZERO));

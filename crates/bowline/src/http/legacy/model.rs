@@ -9,6 +9,8 @@ mod simulation;
 
 use simulation::SessionSimulation;
 
+use crate::limits::{Account, Limit};
+
 /// An invariant that must hold in every schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Invariant {
@@ -91,6 +93,17 @@ fn no_memory_is_held_without_requests_or_after_the_sessions_end() {
 #[test]
 fn no_operation_panics() {
     check_schedules(Invariant::NoPanic);
+}
+
+/// Returns whether a session had too many events. The response to a call goes on after those that were dropped.
+fn has_dropped_events(account: &Account) -> bool {
+    let usage = account.usage();
+    let bounds = [
+        Limit::SessionEvents,
+        Limit::SessionEventBytes,
+        Limit::EventBytes,
+    ];
+    bounds.iter().any(|bound| usage.refused(*bound) > 0)
 }
 
 const SCHEDULES: u64 = 150;
