@@ -1,7 +1,7 @@
 //! B: thousands of connections, streams and subscriptions, each of which uses some memory.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use bowline::Limits;
