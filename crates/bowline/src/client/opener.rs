@@ -168,6 +168,12 @@ impl Opener<'_> {
                     caller.dialect = dialect;
                     return Ok(Connection::new(transport, caller, answer.ok()));
                 }
+                // The child has exited, which a legacy server may do at the probe. It may as well have crashed.
+                (OpeningStep::Failed(failure), DuplexReply::Closed, _) => {
+                    let what = failure.to_string();
+                    let source = answer.err().map(Into::into);
+                    return Err(Error::Protocol { what, source });
+                }
                 (OpeningStep::Initialize(offered), DuplexReply::Closed, Some(child)) => {
                     return self.respawn(transport, child, caller, offered).await;
                 }

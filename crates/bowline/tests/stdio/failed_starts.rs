@@ -34,6 +34,19 @@ pub(crate) async fn a_program_that_prints_its_usage_and_exits_is_reported_at_onc
     }
 }
 
+pub(crate) async fn the_exit_of_a_program_that_must_be_modern_is_in_the_error() {
+    let command = shell("read probe; echo 'out of memory' >&2; exit 3");
+
+    let connect = Client::spawn(command).protocol_version("2026-07-28");
+    let error = connect.await.unwrap_err();
+
+    // A legacy server may exit at the probe, and a modern one may crash.
+    assert!(matches!(error, Error::Protocol { .. }), "{error:?}");
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.contains("`sh` ended with exit status: 3"), "{cause}");
+    assert!(cause.contains("out of memory"), "{cause}");
+}
+
 pub(crate) async fn what_a_program_printed_before_its_messages_is_in_the_error_of_its_exit() {
     let command = programs::script(
         "exits_at_call",

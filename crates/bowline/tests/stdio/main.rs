@@ -55,6 +55,7 @@ fn main() -> ExitCode {
         failed_starts::control_characters_of_a_program_are_escaped,
         failed_starts::silence_is_a_warning_after_5_s_and_an_error_after_30_s,
         failed_starts::a_missing_program_is_reported_with_the_path_that_was_searched,
+        failed_starts::the_exit_of_a_program_that_must_be_modern_is_in_the_error,
         failed_starts::frequent_mistakes_in_commands_are_named,
         spawning::lines_that_a_child_prints_to_its_output_are_ignored,
         serving::printing_does_not_reach_the_wire,
