@@ -94,7 +94,7 @@ pub struct BridgeUsage {
     pub requests: usize,
     /// Calls of modern clients to a legacy server that are in progress, or wait until the client answers a question.
     pub waiting_calls: usize,
-    /// Bytes of messages of servers that have begun and not ended.
+    /// Bytes of messages of servers that have begun and not ended, and of notifications that clients have not read.
     pub incoming_bytes: usize,
     /// Messages of servers that were not read because of [`BridgeBuilder::max_incoming_bytes`], since the bridge was
     /// created.
@@ -513,8 +513,9 @@ impl BridgeBuilder {
         self
     }
 
-    /// Sets how many bytes of unfinished messages of the server the bridge holds, over all connections. 128 MiB by
-    /// default. A call whose answer does not fit fails, and can be made again; see [`ReadBudget`].
+    /// Sets how many bytes of the server the bridge holds, over all connections: of messages that have not ended, and of
+    /// notifications that clients have not read. 128 MiB by default. A call whose answer does not fit fails, and can be
+    /// made again; notifications that do not fit are dropped. See [`ReadBudget`].
     ///
     /// # Examples
     ///

@@ -136,8 +136,10 @@ impl ClientBuilder {
     }
 
     /// Limits the unfinished messages of the server and the notifications that are not read, together with those of other
-    /// connections that share the budget. No limit by default, other than that of each message and call. Applies to HTTP and child processes; a wire of its own takes one
-    /// with [`Lines::read_budget`](crate::wire::Lines::read_budget).
+    /// connections that share the budget. No limit by default, other than that of each message and call.
+    ///
+    /// Unfinished messages are counted over HTTP and of child processes; for those of another wire use
+    /// [`Lines::read_budget`](crate::wire::Lines::read_budget).
     pub fn read_budget(mut self, budget: &ReadBudget) -> Self {
         if let ConnectTarget::Child(command) = &self.target {
             command.set_read_budget(budget);

@@ -7,7 +7,8 @@ use bowline_core::Notification;
 use crate::exchange::OverflowPolicy;
 use crate::limits::{Account, Limit, ReadCharge};
 
-/// A bounded queue of received notifications. An empty queue accepts a notification of any size.
+/// A bounded queue of received notifications. An empty queue accepts a notification of any size, unless connections that
+/// share a budget hold all of it.
 #[derive(Default)]
 pub(super) struct UnreadQueue {
     /// `None` is a reset; see [`UnreadQueue::push_reset`].
@@ -31,7 +32,7 @@ impl UnreadQueue {
         if self.has_overflowed {
             return false;
         }
-        if self.queue.is_empty() && self.bytes == 0 {
+        if self.bytes == 0 {
             self.charge = ReadCharge::new(account.read_budget().cloned());
         }
         while let Some((limit, max)) = self.exceeded_by(&notification, account) {
@@ -193,6 +194,20 @@ mod tests {
         assert_eq!(budget.used(), 0);
         assert!(second.push(long("f"), OverflowPolicy::DropOldest, &accounts[1]));
         drop(queues);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn notifications_after_a_reset_are_counted_in_the_budget() {
+        let budget = ReadBudget::new(1000);
+        let account = Account::of_client(Some(budget.clone()));
+        let mut unread = UnreadQueue::default();
+        unread.push_reset();
+
+        unread.push(long("a"), OverflowPolicy::Lag, &account);
+
+        assert!(budget.used() > 400);
+        assert_eq!(taken(&mut unread), ["a"]);
         assert_eq!(budget.used(), 0);
     }
 }
