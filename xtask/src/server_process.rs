@@ -62,18 +62,28 @@ impl ServerProcess {
 
     /// Starts a server that is configured to listen on this port, and waits until it does.
     pub(crate) fn start_at(command: &mut Command, port: u16) -> io::Result<Self> {
+        Self::start_at_when(command, port, |_| true)
+    }
+
+    /// Waits also until the server is ready, which is asked with the id of its process: some answer their first clients
+    /// with an error.
+    pub(crate) fn start_at_when(
+        command: &mut Command,
+        port: u16,
+        is_ready: impl Fn(u32) -> bool,
+    ) -> io::Result<Self> {
         command.stdin(Stdio::null());
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut server = Self::spawn(command, format!("http://127.0.0.1:{port}"))?;
         let deadline = Instant::now() + START_LIMIT;
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        while TcpStream::connect(("127.0.0.1", port)).is_err() || !is_ready(server.child.id()) {
             if let Some(status) = server.child.try_wait()? {
-                let why = format!("the server {command:?} exited before it listened: {status}");
+                let why = format!("the server {command:?} exited before it was ready: {status}");
                 return Err(io::Error::other(why));
             }
             if Instant::now() >= deadline {
                 let seconds = START_LIMIT.as_secs();
-                let why = format!("the server {command:?} did not listen within {seconds} s");
+                let why = format!("the server {command:?} was not ready within {seconds} s");
                 return Err(io::Error::other(why));
             }
             thread::sleep(POLL_INTERVAL);
@@ -186,5 +196,21 @@ mod tests {
         let server = ServerProcess::start_at(&mut shell("exit 3"), port);
 
         assert!(server.unwrap_err().to_string().contains("exit status: 3"));
+    }
+
+    #[test]
+    fn a_server_that_listens_is_waited_for_until_it_is_ready() {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let asked = std::cell::Cell::new(0);
+        let is_ready = |_| {
+            asked.set(asked.get() + 1);
+            asked.get() == 3
+        };
+
+        let server = ServerProcess::start_at_when(&mut shell("exec sleep 600"), port, is_ready);
+
+        server.unwrap();
+        assert_eq!(asked.get(), 3);
     }
 }

@@ -163,9 +163,24 @@ impl EngineServer {
         if let Some(user) = self.user {
             user.apply(&mut command);
         }
-        self.process = Some(ServerProcess::start_at(&mut command, self.port)?);
+        let lock_file = self.data.join("postmaster.pid");
+        let is_ready = |process| match self.engine {
+            Engine::Postgres => {
+                fs::read_to_string(&lock_file).is_ok_and(|text| accepts_clients(&text, process))
+            }
+            Engine::Redis | Engine::Nats => true,
+        };
+        let started = ServerProcess::start_at_when(&mut command, self.port, is_ready)?;
+        self.process = Some(started);
         Ok(())
     }
+}
+
+/// Returns whether the lock file of Postgres is of this process and says that clients are accepted. Its port is open
+/// before, and then they are told that the database is starting up.
+fn accepts_clients(lock_file: &str, process: u32) -> bool {
+    let line = |number: usize| lock_file.lines().nth(number - 1).map(str::trim);
+    line(1).and_then(|it| it.parse().ok()) == Some(process) && line(8) == Some("ready")
 }
 
 /// A certificate and its private key, in PEM.
@@ -304,3 +319,20 @@ impl UnprivilegedUser {
 const START_ATTEMPTS: usize = 20;
 const ATTEMPT_INTERVAL: Duration = Duration::from_millis(250);
 const NATS_STORAGE: usize = 64 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn postgres_accepts_clients_when_its_lock_file_says_so() {
+        let file =
+            |status| format!("4321\n/data\n1795017600\n5432\n\n127.0.0.1\n  1 2\n{status}\n");
+
+        assert!(accepts_clients(&file("ready   "), 4321));
+        assert!(!accepts_clients(&file("starting"), 4321));
+        // Of a process before.
+        assert!(!accepts_clients(&file("ready   "), 4322));
+        assert!(!accepts_clients("4321\n/data\n", 4321));
+    }
+}
