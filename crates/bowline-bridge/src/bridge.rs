@@ -441,6 +441,25 @@ impl BridgeBuilder {
         self
     }
 
+    /// Sets how long connecting to the server may take, with the start of a process. As long as the client of the
+    /// [`Target`] allows by default, which is 30 s for a process.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use bowline::wire::Command;
+    /// use bowline_bridge::{Bridge, Target};
+    ///
+    /// // Downloads the server at its first start.
+    /// let target = Target::command("files", || Command::new("npx").args(["-y", "files-server"]));
+    /// let bridge = Bridge::builder(target).connect_timeout(Duration::from_secs(120)).build();
+    /// ```
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.upstream.connect_timeout = Some(timeout);
+        self
+    }
+
     /// Sets how long a connection that no client uses is kept. 5 minutes by default.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.upstream.idle_timeout = timeout;

@@ -10,7 +10,7 @@ use bowline::http::client::{HttpStream, HyperClient};
 use bowline::prelude::*;
 use bowline::testing::PipeConnector;
 use bowline::{ErrorCode, RpcError};
-use bowline_bridge::{Bridge, Target};
+use bowline_bridge::{Bridge, BridgeBuilder, Target};
 
 /// A modern server at a URL, and the network before it.
 #[derive(Clone)]
@@ -34,6 +34,10 @@ impl Network {
     }
 
     fn bridge(&self) -> Bridge {
+        self.builder().build()
+    }
+
+    fn builder(&self) -> BridgeBuilder {
         let (network, eras) = (self.clone(), EraCache::new());
         let connect = move |_: &_| {
             let network = network.clone();
@@ -43,8 +47,7 @@ impl Network {
         };
         let target = Target::new("printer", connect).stateless();
         // Longer than the test: the bridge stays connected, as it does to a server that is in use.
-        let builder = Bridge::builder(target).idle_timeout(Duration::from_secs(3600));
-        builder.build()
+        Bridge::builder(target).idle_timeout(Duration::from_secs(3600))
     }
 
     async fn connect(self) -> Result<HttpStream, Box<dyn std::error::Error + Send + Sync>> {
@@ -101,4 +104,19 @@ async fn errors_of_tools_leave_a_server_available() {
     }
 
     client.call_tool("print", ()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn connecting_takes_as_long_as_the_bridge_is_told() {
+    let network = Network::new();
+    network.is_down.store(true, Ordering::SeqCst);
+    let builder = network.builder().connect_timeout(Duration::from_secs(7));
+    let bridge = builder.build();
+    let begun = tokio::time::Instant::now();
+
+    let error = client(&bridge).await.call_tool("print", ()).await;
+
+    let error = error.map(drop).unwrap_err().to_string();
+    assert!(error.contains("failed to connect within 7s"), "{error}");
+    assert_eq!(begun.elapsed().as_secs(), 7);
 }

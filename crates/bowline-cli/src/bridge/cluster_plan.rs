@@ -140,6 +140,7 @@ const DEFAULT_KEYS: &str = "${BOWLINE_CLUSTER_KEYS}";
 
 #[cfg(test)]
 mod tests {
+    use super::super::options::ConfigAction;
     use super::*;
     use crate::sign_in::SignIn;
 
@@ -161,7 +162,7 @@ mod tests {
         let upstream = UpstreamPlan::Config {
             file: "etc/servers.json".into(),
             sign_in: SignIn::Never,
-            pins: None,
+            action: ConfigAction::Serve,
         };
         options.plan_with(&upstream, variable)
     }

@@ -34,6 +34,15 @@ pub(crate) fn bridge(
     Ok((bridge, config))
 }
 
+/// Reports what would keep a bridge to the servers of `file` from starting. Whether they can be reached is not tried.
+pub(crate) fn check(file: &Path, sign_in: &SignIn) -> Result<(), BoxError> {
+    let (_, config) = bridge(file, sign_in, &StderrWriter::start())?;
+    credentials::guard(&config)?;
+    let names: Vec<&str> = config.upstreams().map(UpstreamConfig::name).collect();
+    println!("{} is valid: {}", file.display(), names.join(", "));
+    Ok(())
+}
+
 fn command_target(config: &UpstreamConfig, stderr: &StderrWriter) -> bowline::Result<Target> {
     drop(config.server().client()?); // reports an unset variable now, not at the first request
     let (server, stderr) = (config.server().clone(), stderr.clone());

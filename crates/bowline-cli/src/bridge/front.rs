@@ -46,6 +46,12 @@ pub(crate) async fn serve(
         bound.local_addr(),
         front.path()
     );
+    let address = bound.local_addr();
+    if guard.is_none() && !address.ip().is_loopback() {
+        eprintln!(
+            "bowline: whoever can reach {address} can use what is behind this bridge; require tokens with `auth` in a file, or put a proxy in front"
+        );
+    }
     match guard {
         Some(guard) => bound.layer(guard).serve_until_signal().await?,
         None => bound.serve_until_signal().await?,

@@ -14,6 +14,8 @@ mod configured;
 
 mod front;
 
+mod limits;
+
 mod options;
 pub(crate) use options::{BridgeOptions, BridgePlan};
 
@@ -26,12 +28,12 @@ mod state_key;
 mod upstream;
 
 use bowline::telemetry::Telemetry;
-use bowline_bridge::{Bridge, BridgeBuilder, Target, credentials};
+use bowline_bridge::{Bridge, Target, credentials};
 
 use crate::child_stderr::StderrWriter;
 use crate::log::log_service_to_stderr;
 use crate::telemetry::Exporters;
-use options::{BridgeLimits, UpstreamPlan};
+use options::{ConfigAction, UpstreamPlan};
 use signals::Signals;
 
 /// An error for the user, with its causes.
@@ -42,11 +44,15 @@ pub(crate) async fn run(plan: BridgePlan) -> Result<(), BoxError> {
     log_service_to_stderr(plan.verbosity);
     if let UpstreamPlan::Config {
         file,
-        pins: Some(pins),
-        ..
+        sign_in,
+        action,
     } = &plan.upstream
     {
-        return pins.run(file);
+        match action {
+            ConfigAction::Serve => {}
+            ConfigAction::Check => return configured::check(file, sign_in),
+            ConfigAction::Pins(pins) => return pins.run(file),
+        }
     }
     let exporters = plan.telemetry.start("bowline-bridge").await?;
     let signals = Signals::start();
@@ -96,7 +102,7 @@ async fn serve_one(
     telemetry: Option<Telemetry>,
     signals: &Signals,
 ) -> Result<(Bridge, Result<(), BoxError>), BoxError> {
-    let mut builder = with_limits(Bridge::builder(target), &plan.limits);
+    let mut builder = plan.limits.apply(Bridge::builder(target));
     if let Some(key) = &plan.state_key {
         builder = builder.sealer(key.sealer()?);
     }
@@ -128,29 +134,4 @@ fn observed(bridge: Bridge, telemetry: Option<Telemetry>) -> Bridge {
         Some(telemetry) => bridge.telemetry(telemetry),
         None => bridge,
     }
-}
-
-fn with_limits(mut builder: BridgeBuilder, limits: &BridgeLimits) -> BridgeBuilder {
-    if let Some(max) = limits.max_connections {
-        builder = builder.max_connections(max);
-    }
-    if let Some(max) = limits.max_connections_each {
-        builder = builder.max_connections_each(max);
-    }
-    if let Some(max) = limits.max_principal_connections {
-        builder = builder.max_principal_connections(max);
-    }
-    if let Some(timeout) = limits.idle_timeout {
-        builder = builder.idle_timeout(timeout);
-    }
-    if let Some(timeout) = limits.legacy_timeout {
-        builder = builder.legacy_timeout(timeout);
-    }
-    if let Some(timeout) = limits.park_timeout {
-        builder = builder.park_timeout(timeout);
-    }
-    if let Some(timeout) = limits.call_timeout {
-        builder = builder.call_idle_timeout(timeout);
-    }
-    builder
 }

@@ -1,21 +1,20 @@
 //! The options of `bowline bridge`, and what they mean together.
 
 use std::ffi::OsString;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use bowline_core::http::source_policy::{parse_host, parse_origin};
 use clap::Args;
 
 use super::cluster_plan::{ClusterOptions, ClusterPlan};
+use super::limits::LimitOptions;
 use super::pins::PinsAction;
 use super::state_key::StateKeySource;
 use crate::options::DrainOptions;
 use crate::sign_in::SignIn;
 use crate::target::{CommandTarget, UrlTarget};
 use crate::telemetry::TelemetryOptions;
-use crate::values::{NamedValue, parse_address, parse_duration, parse_path, parse_url};
+use crate::values::{NamedValue, parse_address, parse_path, parse_url};
 
 #[derive(Debug, Args)]
 pub(crate) struct BridgeOptions {
@@ -29,6 +28,9 @@ pub(crate) struct BridgeOptions {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "command"])]
     config: Option<PathBuf>,
 
+    /// Check the file and the variables that it names, and exit. No server is started.
+    #[arg(long, requires = "config", conflicts_with_all = ["check_pins", "accept_pins", "url", "command"])]
+    check_config: bool,
     /// Print what has changed in the tools of the file that are quarantined, and exit; with 1 if there are any.
     #[arg(long, requires = "config", conflicts_with_all = ["accept_pins", "url", "command"])]
     check_pins: bool,
@@ -69,29 +71,8 @@ pub(crate) struct BridgeOptions {
     #[arg(long, value_name = "DIR", conflicts_with = "no_oauth")]
     token_dir: Option<PathBuf>,
 
-    /// The maximum number of connections to the server, or of its processes [default: 100].
-    #[arg(long, value_name = "N")]
-    max_connections: Option<NonZeroUsize>,
-    /// How many connections or processes one client, or the clients of one principal, may use at a time if the server
-    /// may ask about their calls [default: 4]. Give 1 for a server that keeps state between calls.
-    #[arg(long, value_name = "N")]
-    max_connections_each: Option<NonZeroUsize>,
-    /// How many connections or processes one authenticated principal may use in all [default: 50].
-    #[arg(long, value_name = "N")]
-    max_principal_connections: Option<NonZeroUsize>,
-    /// How long a connection is kept that no client uses [default: 5m].
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    idle_timeout: Option<Duration>,
-    /// How long a legacy client over HTTP may be silent before its connection or process is ended [default: 30m].
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    legacy_timeout: Option<Duration>,
-    /// How long a call waits for the answer to a question of the server, between two requests of a client of 2026-07-28
-    /// [default: 5m].
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    park_timeout: Option<Duration>,
-    /// How long a call may run without progress [default: 1h].
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    timeout: Option<Duration>,
+    #[command(flatten)]
+    limits: LimitOptions,
 
     /// The key that seals what clients keep of calls that wait for an answer: `@FILE`, created if missing,
     /// or `${NAME}`, an environment variable with 32 bytes in base64 or as 64 hexadecimal digits. With it, a client that
@@ -120,7 +101,7 @@ pub(crate) struct BridgePlan {
     pub(crate) front: FrontPlan,
     /// Whether options choose the front, and not a default.
     pub(crate) is_front_chosen: bool,
-    pub(crate) limits: BridgeLimits,
+    pub(crate) limits: LimitOptions,
     pub(crate) state_key: Option<StateKeySource>,
     pub(crate) cluster: Option<ClusterPlan>,
     pub(crate) drain: DrainOptions,
@@ -137,9 +118,16 @@ pub(crate) enum UpstreamPlan {
         file: PathBuf,
         /// For those of its servers that have `oauth`.
         sign_in: SignIn,
-        /// In place of serving it.
-        pins: Option<PinsAction>,
+        action: ConfigAction,
     },
+}
+
+/// What is to be done with a configuration file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ConfigAction {
+    Serve,
+    Check,
+    Pins(PinsAction),
 }
 
 /// How clients reach the bridge.
@@ -164,39 +152,19 @@ impl HttpFront {
     }
 }
 
-/// Limits that replace the defaults of the bridge.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BridgeLimits {
-    pub(crate) max_connections: Option<usize>,
-    pub(crate) max_connections_each: Option<usize>,
-    pub(crate) max_principal_connections: Option<usize>,
-    pub(crate) idle_timeout: Option<Duration>,
-    pub(crate) legacy_timeout: Option<Duration>,
-    pub(crate) park_timeout: Option<Duration>,
-    pub(crate) call_timeout: Option<Duration>,
-}
-
 impl BridgeOptions {
     /// Checks what clap cannot check, and replaces variables.
     pub(crate) fn plan(self) -> Result<BridgePlan, String> {
         let front = self.front()?;
-        if let (Some(_), Some((option, member))) = (&self.config, self.given_limit()) {
+        if let (Some(_), Some((option, member))) = (&self.config, self.limits.given()) {
             return Err(format!(
                 "{option} is for one server; set {member} in the file"
             ));
         }
         let is_front_chosen = self.stdio || self.http.is_some();
-        let limits = BridgeLimits {
-            max_connections: self.max_connections.map(NonZeroUsize::get),
-            max_connections_each: self.max_connections_each.map(NonZeroUsize::get),
-            max_principal_connections: self.max_principal_connections.map(NonZeroUsize::get),
-            idle_timeout: self.idle_timeout,
-            legacy_timeout: self.legacy_timeout,
-            park_timeout: self.park_timeout,
-            call_timeout: self.timeout,
-        };
         let (drain, verbosity) = (self.drain, self.verbose);
         let (telemetry, cluster) = (self.telemetry.clone(), self.cluster.clone());
+        let limits = self.limits.clone();
         let state_key = self.state_key.clone();
         let upstream = self.upstream()?;
         let cluster = cluster.plan(&upstream)?;
@@ -214,49 +182,6 @@ impl BridgeOptions {
             telemetry,
             verbosity,
         })
-    }
-
-    /// Returns a limit that is given, and what has its meaning in a configuration file.
-    fn given_limit(&self) -> Option<(&'static str, &'static str)> {
-        let limits = [
-            (
-                self.max_connections.is_some(),
-                "--max-connections",
-                "`bridge.maxConnections` of the servers",
-            ),
-            (
-                self.max_connections_each.is_some(),
-                "--max-connections-each",
-                "`bridge.maxConnectionsEach` of the servers",
-            ),
-            (
-                self.max_principal_connections.is_some(),
-                "--max-principal-connections",
-                "`bridge.maxPrincipalConnections` of the servers",
-            ),
-            (
-                self.idle_timeout.is_some(),
-                "--idle-timeout",
-                "`bridge.idleTimeout` of the servers",
-            ),
-            (
-                self.legacy_timeout.is_some(),
-                "--legacy-timeout",
-                "`bridge.legacyTimeout`",
-            ),
-            (
-                self.park_timeout.is_some(),
-                "--park-timeout",
-                "`bridge.parkTimeout`",
-            ),
-            (
-                self.timeout.is_some(),
-                "--timeout",
-                "`bridge.timeout` of the servers",
-            ),
-        ];
-        let given = limits.into_iter().find(|(is_given, ..)| *is_given);
-        given.map(|(_, option, member)| (option, member))
     }
 
     fn front(&self) -> Result<FrontPlan, String> {
@@ -311,15 +236,16 @@ impl BridgeOptions {
                     true => SignIn::Never,
                     false => SignIn::WhenRefused(self.token_dir),
                 };
-                let pins = match (self.check_pins, self.accept_pins) {
-                    (true, _) => Some(PinsAction::Check),
-                    (false, tools) if tools.is_empty() => None,
-                    (false, tools) => Some(PinsAction::Accept(tools)),
+                let action = match (self.check_config, self.check_pins, self.accept_pins) {
+                    (true, ..) => ConfigAction::Check,
+                    (_, true, _) => ConfigAction::Pins(PinsAction::Check),
+                    (_, _, tools) if tools.is_empty() => ConfigAction::Serve,
+                    (_, _, tools) => ConfigAction::Pins(PinsAction::Accept(tools)),
                 };
                 Ok(UpstreamPlan::Config {
                     file,
                     sign_in,
-                    pins,
+                    action,
                 })
             }
             (None, None, Some(_)) => Err(
@@ -348,6 +274,8 @@ const DEFAULT_ADDRESS: &str = "127.0.0.1:8000";
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::options::CliCommand;
 
@@ -469,23 +397,10 @@ mod tests {
                 "bridge --max-connections 9 --config a",
                 "set `bridge.maxConnections` of the servers in the file",
             ),
+            ("bridge --check-config", "--config"),
             (
-                "bridge --max-connections-each 9 --config a",
-                "`bridge.maxConnectionsEach`",
-            ),
-            (
-                "bridge --max-principal-connections 9 --config a",
-                "`bridge.maxPrincipalConnections`",
-            ),
-            ("bridge --idle-timeout 9 --config a", "`bridge.idleTimeout`"),
-            (
-                "bridge --park-timeout 9 --config a",
-                "set `bridge.parkTimeout` in the file",
-            ),
-            ("bridge --timeout 9 --config a", "`bridge.timeout`"),
-            (
-                "bridge --legacy-timeout 9 --config a",
-                "`bridge.legacyTimeout`",
+                "bridge --check-config --check-pins --config a",
+                "cannot be used with",
             ),
             ("bridge --check-pins", "--config"),
             ("bridge --check-pins -- server", "cannot be used with"),
@@ -503,18 +418,9 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_those_given() {
-        let plan = plan(
-            "bridge --max-connections 3 --max-connections-each 1 --max-principal-connections 2 --idle-timeout 90 --legacy-timeout 9m --park-timeout 2m --timeout 1h --drain-delay 0 --grace 3s -- s",
-        );
+    fn the_times_of_the_end_are_those_given() {
+        let plan = plan("bridge --drain-delay 0 --grace 3s -- server");
 
-        assert_eq!(plan.limits.max_connections, Some(3));
-        assert_eq!(plan.limits.max_connections_each, Some(1));
-        assert_eq!(plan.limits.max_principal_connections, Some(2));
-        assert_eq!(plan.limits.idle_timeout, Some(Duration::from_secs(90)));
-        assert_eq!(plan.limits.legacy_timeout, Some(Duration::from_secs(540)));
-        assert_eq!(plan.limits.park_timeout, Some(Duration::from_secs(120)));
-        assert_eq!(plan.limits.call_timeout, Some(Duration::from_secs(3600)));
         assert_eq!(plan.drain.drain_delay, Some(Duration::ZERO));
         assert_eq!(plan.drain.grace, Some(Duration::from_secs(3)));
     }

@@ -327,6 +327,72 @@ async fn bad_arguments_are_refused_with_a_sentence_and_exit_code_2() {
 }
 
 #[tokio::test]
+async fn a_file_is_checked_without_starting_its_servers() {
+    let folder = std::env::temp_dir().join(format!("bowline-cli-check-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (file, started) = (folder.join("bridge.json"), folder.join("started"));
+    let check = async |config: serde_json::Value| {
+        std::fs::write(&file, config.to_string()).unwrap();
+        let mut command = tokio::process::Command::new(BOWLINE);
+        let command = command.args(["bridge", "--check-config", "--config"]);
+        let output = command.arg(&file).output().await.unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (
+            output.status.code(),
+            text(output.stdout),
+            text(output.stderr),
+        )
+    };
+    in_time(async {
+        let touch = json!({"command": "touch", "args": [started]});
+
+        let (code, stdout, _) = check(json!({"mcpServers": {"a": touch, "b": touch}})).await;
+        assert_eq!(code, Some(0));
+        assert!(stdout.ends_with("is valid: a, b\n"), "{stdout}");
+        assert!(!started.exists());
+
+        let header = json!({"url": "https://b.example", "headers": {"X": "${NOT_SET_HERE}"}});
+        let auth = json!({"issuers": ["no URL"], "resource": "https://a.example/mcp"});
+        let wrong = [
+            (json!({"mcpServers": {"b": header}}), "NOT_SET_HERE"),
+            (
+                json!({"mcpServers": {"a": touch}, "bridge": {"auth": auth}}),
+                "no URL",
+            ),
+            (json!({"mcpServers": {}}), "has no server"),
+        ];
+        for (config, reason) in wrong {
+            let (code, stdout, stderr) = check(config).await;
+            assert_eq!((code, &*stdout), (Some(1), ""), "{stderr}");
+            assert!(stderr.contains(reason), "{stderr}");
+        }
+    })
+    .await;
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[tokio::test]
+async fn an_address_that_others_can_reach_without_a_token_is_warned_about() {
+    in_time(async {
+        let mut bridge = Program::start(&["bridge", "--http", "0.0.0.0:0", "--", "x"]);
+        bridge
+            .stderr_line("bowline: whoever can reach 0.0.0.0:")
+            .await;
+        bridge.signal("INT").await;
+        bridge.exit().await;
+
+        let (mut bridge, _) = Program::bridge_to(&["x"]).await;
+        bridge.terminate().await;
+        let rest = bridge.stderr_rest().await;
+        assert!(
+            !rest.iter().any(|line| line.contains("can reach")),
+            "{rest:?}"
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn an_address_in_use_is_named_in_the_error() {
     in_time(async {
         let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

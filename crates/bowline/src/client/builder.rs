@@ -141,10 +141,6 @@ impl ClientBuilder {
     /// Unfinished messages are counted over HTTP and of child processes; for those of another wire use
     /// [`Lines::read_budget`](crate::wire::Lines::read_budget).
     pub fn read_budget(mut self, budget: &ReadBudget) -> Self {
-        if let ConnectTarget::Child(command) = &self.target {
-            command.set_read_budget(budget);
-        }
-        self.http.set_read_budget(budget);
         self.config.read_budget = Some(budget.clone());
         self
     }
@@ -442,7 +438,9 @@ async fn open(target: ConnectTarget, http: HttpConfig, opener: &Opener<'_>) -> R
         ConnectTarget::Http => {
             let tools = opener.notifications.tools.clone();
             let names = opener.config.extensions.name_members();
-            http.transport(tools, names)?.connect(opener).await
+            let budget = opener.config.read_budget.clone();
+            let transport = http.transport(tools, names, budget)?;
+            transport.connect(opener).await
         }
     }
 }

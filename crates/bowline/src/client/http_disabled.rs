@@ -34,8 +34,6 @@ impl HttpConfig {
 
     pub(super) fn set_connect_timeout(&mut self, _: Duration) {}
 
-    pub(super) fn set_read_budget(&mut self, _: &ReadBudget) {}
-
     pub(super) fn identity(&self) -> Option<IdentitySource> {
         None
     }
@@ -44,6 +42,7 @@ impl HttpConfig {
         self,
         _: Arc<KnownTools>,
         _: Vec<(String, String)>,
+        _: Option<ReadBudget>,
     ) -> Result<HttpTransport> {
         Err(Error::misuse(
             "this build has no HTTP client; enable the feature `http-client`",

@@ -114,10 +114,12 @@ impl Opener<'_> {
     }
 
     fn start(&self, child: &StartedChild<'_>) -> Result<Transport> {
-        let (wire, handle) = child.command.spawn()?;
+        let budget = self.config.read_budget.as_ref();
+        let (wire, handle) = child.command.spawn(budget)?;
         child.handle.lock().replace(handle.clone());
         let current = CurrentChild::new(handle);
-        let (wire, reconnect) = self.reconnecting(wire, current.restarts(child.command));
+        let restarts = current.restarts(child.command, budget);
+        let (wire, reconnect) = self.reconnecting(wire, restarts);
         Ok(Transport::over_wire(wire, Some(current), reconnect, self))
     }
 

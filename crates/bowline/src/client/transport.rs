@@ -206,13 +206,17 @@ impl CurrentChild {
 
     /// Returns a function that starts `command` again once the current process, whose wire is dropped, has ended: it
     /// may hold a resource that the new process needs, a lock for example.
-    pub(super) fn restarts(&self, command: &ChildCommand) -> OpenWireFn {
-        let (current, command) = (self.clone(), command.clone());
+    pub(super) fn restarts(
+        &self,
+        command: &ChildCommand,
+        budget: Option<&ReadBudget>,
+    ) -> OpenWireFn {
+        let (current, command, budget) = (self.clone(), command.clone(), budget.cloned());
         Box::new(move || {
-            let (current, command) = (current.clone(), command.clone());
+            let (current, command, budget) = (current.clone(), command.clone(), budget.clone());
             Box::pin(async move {
                 current.handle().reaped().await;
-                let (wire, child) = command.spawn()?;
+                let (wire, child) = command.spawn(budget.as_ref())?;
                 *current.0.lock() = child;
                 Ok(wire)
             })
@@ -229,14 +233,11 @@ impl ChildCommand {
         Self(Arc::new(Mutex::new(command)))
     }
 
-    pub(super) fn set_read_budget(&self, budget: &ReadBudget) {
-        self.0.lock().set_read_budget(budget);
-    }
-
-    pub(super) fn spawn(&self) -> Result<(Box<dyn EngineWire>, ChildHandle)> {
-        let mut command = self.0.lock();
-        let (wire, child) = command.spawn()?;
-        Ok((wire, child))
+    pub(super) fn spawn(
+        &self,
+        budget: Option<&ReadBudget>,
+    ) -> Result<(Box<dyn EngineWire>, ChildHandle)> {
+        self.0.lock().spawn(budget)
     }
 }
 

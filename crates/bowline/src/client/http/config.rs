@@ -180,7 +180,6 @@ pub(in crate::client) struct HttpConfig {
     headers: HeaderMap,
     authorizer: Option<Arc<dyn Authorizer>>,
     response_limits: ResponseLimits,
-    read_budget: Option<ReadBudget>,
     retry_unavailable: Duration,
     /// The eras of servers that were probed before.
     eras: EraCache,
@@ -201,10 +200,6 @@ impl HttpConfig {
         Some(format!("{}{path}", origin(uri)))
     }
 
-    pub(in crate::client) fn set_read_budget(&mut self, budget: &ReadBudget) {
-        self.read_budget = Some(budget.clone());
-    }
-
     /// Sets the timeout for making a connection, including DNS, every address, a proxy and TLS.
     pub(in crate::client) fn set_connect_timeout(&mut self, timeout: Duration) {
         self.connection.connect_timeout = timeout;
@@ -220,6 +215,7 @@ impl HttpConfig {
         self,
         tools: Arc<KnownTools>,
         name_members: Vec<(String, String)>,
+        read_budget: Option<ReadBudget>,
     ) -> Result<HttpTransport> {
         let uri = self.url?;
         let client = match self.client {
@@ -232,7 +228,7 @@ impl HttpConfig {
             headers: self.headers,
             authorizer: self.authorizer,
             limits: self.response_limits,
-            read_budget: self.read_budget,
+            read_budget,
             retry_unavailable: self.retry_unavailable,
             drain: Arc::new(Drain::default()),
         };
@@ -250,7 +246,6 @@ impl Default for HttpConfig {
             headers: HeaderMap::new(),
             authorizer: None,
             response_limits: ResponseLimits::default(),
-            read_budget: None,
             retry_unavailable: DEFAULT_RETRY_UNAVAILABLE,
             eras: EraCache::shared(),
         }

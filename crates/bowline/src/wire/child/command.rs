@@ -63,7 +63,6 @@ pub struct Command {
     env_policy: EnvPolicy,
     on_stderr: Option<OnStderr>,
     grace: Duration,
-    read_budget: Option<ReadBudget>,
 }
 
 /// A callback for each line of stderr.
@@ -148,12 +147,11 @@ impl Command {
         self
     }
 
-    pub(crate) fn set_read_budget(&mut self, budget: &ReadBudget) {
-        self.read_budget = Some(budget.clone());
-    }
-
     /// Starts the child and the task that reaps it. Must be called in a tokio runtime.
-    pub(crate) fn spawn(&mut self) -> Result<(Box<dyn EngineWire>, ChildHandle)> {
+    pub(crate) fn spawn(
+        &mut self,
+        budget: Option<&ReadBudget>,
+    ) -> Result<(Box<dyn EngineWire>, ChildHandle)> {
         self.prepare();
         let mut child = self
             .command
@@ -173,7 +171,7 @@ impl Command {
         let (process, exited) = Reaper::start(child, self.grace, released, read_stderr);
         let (input, input_monitor) = StdinPipe::new(input);
         let mut lines = Lines::new(output, input);
-        if let Some(budget) = &self.read_budget {
+        if let Some(budget) = budget {
             lines = lines.read_budget(budget);
         }
         let wire = ChildWire {
@@ -294,7 +292,6 @@ impl From<tokio::process::Command> for Command {
             env_policy: EnvPolicy::SafeVariables,
             on_stderr: None,
             grace: DEFAULT_GRACE,
-            read_budget: None,
         }
     }
 }
