@@ -339,7 +339,7 @@ fn hostile(root: &Path) -> StepResult {
     };
     let count = TestCounts::of(&captured.output);
     let mut note = format!("{} attacks, {} failed", count.tests, count.failed.len());
-    if captured.output.contains("WITHOUT memory cgroups") {
+    if captured.output.contains("NO memory cgroups") {
         note.push_str("; without memory cgroups");
     }
     if captured.end == ExitKind::Success && count.tests > 0 {

@@ -5,6 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use crate::process;
 
@@ -20,19 +22,17 @@ pub(crate) fn node(target: &Path) -> io::Result<PathBuf> {
     };
     let folder = target.join("node");
     let node = folder.join("node_modules").join(package).join("bin/node");
-    if !node.exists() {
-        npm_install(&folder, &[&format!("{package}@22")])?;
-    }
+    npm_install_once(&folder, &[&format!("{package}@22")])?;
     Ok(node)
 }
 
 /// Installs these packages into `folder`, or those of its `package.json` if there are none.
-pub(crate) fn npm_install(folder: &Path, packages: &[&str]) -> io::Result<()> {
+fn npm_install(folder: &Path, packages: &[&str]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let mut npm = Command::new("npm");
     npm.args(["install", "--no-audit", "--no-fund", "--loglevel=error"]);
     npm.arg("--prefix").arg(folder).args(packages);
-    match process::run(&mut npm) {
+    match run_with_retries(&mut npm) {
         Ok(true) => Ok(()),
         Ok(false) => Err(io::Error::other(format!(
             "npm failed to install {} into {}",
@@ -43,10 +43,14 @@ pub(crate) fn npm_install(folder: &Path, packages: &[&str]) -> io::Result<()> {
     }
 }
 
-/// Installs these packages into `folder`, unless exactly these are installed.
+/// Installs these packages into `folder`, or those of its `package.json` if there are none, unless exactly these are
+/// installed: what an interrupted installation has left does not count.
 pub(crate) fn npm_install_once(folder: &Path, packages: &[&str]) -> io::Result<()> {
     let installed = folder.join("installed");
-    let names = packages.join(" ");
+    let names = match packages.is_empty() {
+        true => fs::read_to_string(folder.join("package.json"))?,
+        false => packages.join(" "),
+    };
     if fs::read_to_string(&installed).is_ok_and(|current| current == names) {
         return Ok(());
     }
@@ -68,7 +72,7 @@ pub(crate) fn python(folder: &Path, packages: &[&str]) -> io::Result<PathBuf> {
     let created = process::run(Command::new(system).args(["-m", "venv"]).arg(folder))?;
     let mut pip = Command::new(&python);
     pip.args(["-m", "pip", "install", "--quiet"]).args(packages);
-    if !created || !process::run(&mut pip)? {
+    if !created || !run_with_retries(&mut pip)? {
         return Err(io::Error::other(format!("pip failed to install {wanted}")));
     }
     fs::write(installed, wanted)?;
@@ -94,10 +98,22 @@ pub(crate) fn cargo_install(root: &Path, name: &str, version: &str) -> io::Resul
     install.args(["install", name, "--debug", "--locked"]);
     install.args(["--version", version]);
     install.arg("--root").arg(&folder);
-    match process::run(&mut install)? {
+    match run_with_retries(&mut install)? {
         true => Ok(program),
         false => Err(io::Error::other(format!("failed to install {name}"))),
     }
+}
+
+/// Runs a program that loads from a registry, up to three times: a connection may fail.
+fn run_with_retries(command: &mut Command) -> io::Result<bool> {
+    for pause in [5, 20] {
+        if process::run(command)? {
+            return Ok(true);
+        }
+        eprintln!("tries again in {pause} s: {command:?}");
+        thread::sleep(Duration::from_secs(pause));
+    }
+    process::run(command)
 }
 
 fn missing(what: &str) -> io::Error {

@@ -143,6 +143,7 @@ async fn open(mode: &Mode, target: &[String], host: &ScriptedHost) -> checks::Re
     let log = host.clone();
     let connect = connect
         .client_info("interop-client", "1.0.0")
+        .connect_timeout(TIME_LIMIT)
         .host(host.host())
         .on_log(move |message| log.record(message))
         .extension(TaskClient::new());
@@ -204,8 +205,8 @@ async fn within<T>(check: impl Future<Output = checks::Result<T>>) -> checks::Re
     }
 }
 
-/// The limit of one check, which takes less than a second on an idle machine.
-const TIME_LIMIT: Duration = Duration::from_secs(30);
+/// The limit of one check, which takes less than a second on an idle machine; the start of an interpreter some.
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// The time in which a server must exit after its input was closed.
 const GRACE: Duration = Duration::from_secs(5);

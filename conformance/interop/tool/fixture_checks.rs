@@ -224,7 +224,7 @@ fn doctor(tool: &Tool) -> Result<Outcome> {
 /// Runs the doctor, which must find no error and know the version of the mode.
 pub(crate) fn examine(tool: &Tool, options: &[&str]) -> Result<Outcome> {
     // Of a server that starts slowly the doctor does not examine every version; on a busy machine all of them do.
-    let patient = ["--json", "--max-time", "80s", "--slow-start", "60s"];
+    let patient = ["--json", "--max-time", "270s", "--slow-start", "60s"];
     let patient_waits = ["--timeout", "60s", "--stream-wait", "60s"];
     let options = [&patient[..], &patient_waits, options].concat();
     let examined = tool.run_without_version("doctor", &options)?;

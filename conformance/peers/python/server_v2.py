@@ -42,7 +42,7 @@ async def announce_tools(ctx):
     for session in list(sessions):
         try:
             # The stream of a client that has gone may have no reader.
-            with anyio.move_on_after(1):
+            with anyio.move_on_after(20):
                 await session.send_tool_list_changed()
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             sessions.remove(session)

@@ -40,7 +40,7 @@ async fn two_hundred_bodies_on_one_http2_connection_never_end(
             std::future::pending::<Option<()>>().await
         });
     }
-    let sent = http2::wait_until_settled(&sent, 200 * (rpc::MAX_BODY as u64 - 1)).await;
+    let sent = http2::wait_until_settled(&sent, 0, 200 * (rpc::MAX_BODY as u64 - 1)).await;
     let open = bodies.len();
     Ok(format!("{} MiB sent, {open} bodies open", sent >> 20))
 }
@@ -62,7 +62,7 @@ async fn bodies_on_hundreds_of_http2_connections_never_end(
             std::future::pending::<Option<()>>().await
         });
     }
-    let sent = http2::wait_until_settled(&sent, 600 * ((2 << 20) - 1)).await;
+    let sent = http2::wait_until_settled(&sent, 100 << 20, 600 * ((2 << 20) - 1)).await;
     http2::expect_at_least(sent >> 20, 100, "MiB sent")?;
     Ok(format!(
         "{} MiB sent, {} bodies open",
@@ -101,7 +101,8 @@ async fn never_end(target: Target, connections: usize, length: usize) -> Result<
             std::future::pending::<Option<()>>().await
         });
     }
-    let sent = http2::wait_until_settled(&sent, bodies.len() as u64 * (length as u64 - 1)).await;
+    let all = bodies.len() as u64 * (length as u64 - 1);
+    let sent = http2::wait_until_settled(&sent, 100 << 20, all).await;
     http2::expect_at_least(sent >> 20, 100, "MiB sent")?;
     Ok(format!(
         "{} connections, {} MiB sent",
@@ -131,7 +132,7 @@ async fn a_body_in_chunks_of_one_byte(target: Target) -> Result<String, String> 
             std::future::pending::<Option<()>>().await
         });
     }
-    let sent = http2::wait_until_settled(&sent, 8 * 30 * 10_000).await;
+    let sent = http2::wait_until_settled(&sent, 0, 8 * 30 * 10_000).await;
     Ok(format!(
         "{sent} chunks sent over {} connections",
         bodies.len()

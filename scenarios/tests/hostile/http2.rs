@@ -128,14 +128,18 @@ pub(crate) async fn send(
     Some(stream)
 }
 
-/// Waits until a counter has reached `all`, has not changed for [`QUIET_PERIOD`], or [`MAX_WAIT`] has passed; returns
-/// its value.
-pub(crate) async fn wait_until_settled(counter: &AtomicU64, all: u64) -> u64 {
+/// Waits until a counter has reached `least`, however slow the machine is, for [`MAX_WAIT_FOR_LEAST`]; then until it has
+/// reached `all`, has not changed for [`QUIET_PERIOD`], or [`MAX_WAIT`] has passed. Returns its value.
+pub(crate) async fn wait_until_settled(counter: &AtomicU64, least: u64, all: u64) -> u64 {
+    let deadline = Instant::now() + MAX_WAIT_FOR_LEAST;
+    while counter.load(Ordering::Relaxed) < least && Instant::now() < deadline {
+        crate::pause::pause(PAUSE).await;
+    }
     let deadline = Instant::now() + MAX_WAIT;
     let mut seen = counter.load(Ordering::Relaxed);
     let mut since = Instant::now();
     while seen < all && Instant::now() < deadline && since.elapsed() < QUIET_PERIOD {
-        crate::pause::pause(Duration::from_millis(20)).await;
+        crate::pause::pause(PAUSE).await;
         let now = counter.load(Ordering::Relaxed);
         if now != seen {
             (seen, since) = (now, Instant::now());
@@ -166,3 +170,5 @@ fn text(error: impl std::fmt::Display) -> String {
 const QUIET_PERIOD: Duration = Duration::from_secs(2);
 const AFTERWARDS: Duration = Duration::from_millis(500);
 const MAX_WAIT: Duration = Duration::from_secs(30);
+const MAX_WAIT_FOR_LEAST: Duration = Duration::from_secs(120);
+const PAUSE: Duration = Duration::from_millis(20);

@@ -178,7 +178,7 @@ async fn on_streams(
             });
         }
     }
-    let sent = http2::wait_until_settled(&sent, (streams.len() * length) as u64).await;
+    let sent = http2::wait_until_settled(&sent, 0, (streams.len() * length) as u64).await;
     then(target).await?;
     crate::pause::pause(Duration::from_secs(1)).await;
     Ok(format!(

@@ -71,7 +71,7 @@ async fn large_calls_are_in_flight_over_http2(target: Target) -> Result<String, 
             std::future::pending::<Option<()>>().await
         });
     }
-    let sent = http2::wait_until_settled(&sent, (streams.len() * length) as u64).await;
+    let sent = http2::wait_until_settled(&sent, 0, (streams.len() * length) as u64).await;
     Ok(format!(
         "{} MiB sent over {} streams",
         sent >> 20,
@@ -96,7 +96,7 @@ async fn large_calls_are_in_flight_in_many_sessions(target: Target) -> Result<St
             std::future::pending::<Option<()>>().await
         });
     }
-    let posted = http2::wait_until_settled(&posted, 90).await;
+    let posted = http2::wait_until_settled(&posted, 10, 90).await;
     http2::expect_at_least(posted, 10, "bodies posted")?;
     Ok(format!(
         "{} sessions, {posted} bodies posted",

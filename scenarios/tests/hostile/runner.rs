@@ -326,4 +326,5 @@ const CGROUP_LIMIT: u64 = 512 << 20;
 const CPU_FINDING: &str = "A6";
 /// The limit for blocking a client's only thread, in milliseconds; generous, for busy machines.
 const MAX_BLOCKED_MS: u64 = 2000;
-const TIME_LIMIT: Duration = Duration::from_secs(60);
+/// Generous, so that a busy machine does not fail the test.
+const TIME_LIMIT: Duration = Duration::from_secs(240);

@@ -62,7 +62,7 @@ async fn pipelined_requests_without_reading_responses(target: Target) -> Result<
             std::future::pending::<Option<()>>().await
         });
     }
-    let sent = http2::wait_until_settled(&sent, connections.len() as u64 * 20).await;
+    let sent = http2::wait_until_settled(&sent, 0, connections.len() as u64 * 20).await;
     wait_for_responses().await;
     Ok(format!(
         "{sent} requests over {} connections",
@@ -87,7 +87,7 @@ async fn zero_window_streams_request_large_responses(target: Target) -> Result<S
             });
         }
     }
-    let sent = http2::wait_until_settled(&sent, (streams.len() * length) as u64).await;
+    let sent = http2::wait_until_settled(&sent, 0, (streams.len() * length) as u64).await;
     wait_for_responses().await;
     Ok(format!(
         "{} streams open, {} KiB sent",

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use bowline::types::{
     GetPromptRequest, GetPromptRequestParams, GetPromptResult, ListToolsRequest,
@@ -99,7 +100,8 @@ impl Drop for HangGuard {
 /// Polls a [`hanging_server`] until this many `hang` handlers have started and this many were dropped.
 pub(crate) async fn wait_for_handlers(client: &Client, started: usize, dropped: usize) {
     let expected = format!("{started} {dropped}");
-    for _ in 0..1000 {
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
         if client.call_tool("handler_counts", ()).await.unwrap().text() == expected {
             return;
         }
@@ -113,7 +115,8 @@ pub(crate) async fn wait_for_handlers(client: &Client, started: usize, dropped: 
 pub(crate) async fn wait_for_handlers_raw(client: &RawHttpClient, started: usize, dropped: usize) {
     let expected = format!("{started} {dropped}");
     let mut counts = Value::Null;
-    for _ in 0..1000 {
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
         let call = client.call("handler_counts", "handler_counts");
         let answer = call.await.answer().await;
         counts = answer["result"]["content"][0]["text"].clone();
@@ -206,3 +209,6 @@ pub(crate) async fn messages(client: &Client, name: &str, arguments: Value) -> V
     let result = prompt(client, name, arguments).await.unwrap();
     serde_json::to_value(result.messages).unwrap()
 }
+
+/// Of the clock of the machine: that of a test may be paused.
+const PATIENCE: Duration = Duration::from_secs(30);

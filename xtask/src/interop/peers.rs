@@ -201,10 +201,7 @@ fn python(
 fn typescript(root: &Path, name: &'static str) -> io::Result<Peer> {
     let folder = folder_of(root, name);
     copy_programs(root, "typescript", &folder)?;
-    let server = "node_modules/@modelcontextprotocol/server/package.json";
-    if !folder.join(server).exists() {
-        external_tools::npm_install(&folder, &[])?;
-    }
+    external_tools::npm_install_once(&folder, &[])?;
     let node = external_tools::node(&process::target_folder(root))?;
     Ok(Peer {
         name,

@@ -21,6 +21,8 @@ mod cors;
 mod health;
 pub use health::HealthService;
 
+mod listen;
+
 mod running_request;
 pub(crate) use running_request::{PendingResponse, RunningRequest};
 

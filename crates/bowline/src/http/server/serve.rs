@@ -22,6 +22,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::health::{HEALTH_PATH, HealthPaths, LIVENESS_PATH, Probe, READINESS_PATH, with_health};
+use super::listen::listen;
 use super::tls::TlsConfig;
 use super::write_timeout::{HttpVersion, WriteTimeout};
 use super::{ConnectionAccount, HttpBody, HttpService, ServiceState};
@@ -73,7 +74,7 @@ impl HttpService {
             what: "failed to bind the address".into(),
             source: Some(error.into()),
         };
-        let listener = TcpListener::bind(addr).await.map_err(cannot)?;
+        let listener = listen(addr).await.map_err(cannot)?;
         let addr = listener.local_addr().map_err(cannot)?;
         let http = self.modify(|state| {
             // The names by which other machines reach this address are unknown here, so any `Host` is accepted.

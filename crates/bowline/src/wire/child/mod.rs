@@ -252,4 +252,4 @@ impl std::error::Error for EndReport {}
 /// How many lines a child may print before its first message.
 const MAX_LINES_BEFORE_MESSAGE: u64 = 1_000;
 /// How long to wait for the other signs of the exit after the first one.
-const LINGER: Duration = Duration::from_secs(1);
+const LINGER: Duration = Duration::from_secs(3);
