@@ -193,7 +193,7 @@ async fn abandon_batch(world: &World, client: &Client) -> usize {
     }
     let dropped = running.dropped + BATCH;
     let all_dropped = world.handlers.wait_for(|counts| counts.dropped == dropped);
-    let limit = Duration::from_secs(20);
+    let limit = Duration::from_secs(90);
     assert!(
         tokio::time::timeout(limit, all_dropped).await.is_ok(),
         "{:?} {:?}",

@@ -147,7 +147,10 @@ impl UnfinishedLine {
 static SHARED: OnceLock<StderrWriter> = OnceLock::new();
 
 const MAX_QUEUED: usize = 1024;
-const FLUSH_TIME: Duration = Duration::from_millis(500);
+const FLUSH_TIME: Duration = match cfg!(test) {
+    false => Duration::from_millis(500),
+    true => Duration::from_secs(60), // on a busy machine
+};
 /// How long a line waits for the end of a line of the child.
 const LINE_TIME: Duration = Duration::from_millis(100);
 

@@ -31,7 +31,7 @@ async fn durable_job_goes_on_after_kill_9() {
     in_time(async {
         let (client, mut stderr) = serve(&database).await;
         let pid = stderr.recv().await.unwrap();
-        let scenes = json!({"scenes": 6, "milliseconds": 300});
+        let scenes = json!({"scenes": 6, "milliseconds": 500});
         let task = client.call_tool("render", scenes).as_task().await.unwrap();
         let id = task.id().unwrap().to_owned();
         for scene in 1..=3 {
@@ -40,7 +40,13 @@ async fn durable_job_goes_on_after_kill_9() {
         }
         signal("-KILL", pid.trim()).await;
         drop((task, client));
-        assert_eq!(stderr.recv().await, None);
+        // On a busy machine the kill comes late.
+        let mut rendered = 3;
+        while let Some(printed) = stderr.recv().await {
+            rendered += 1;
+            assert_eq!(printed, format!("rendered scene {rendered}"));
+        }
+        assert!(rendered < 6, "the task had ended before the kill");
 
         let (client, mut stderr) = serve(&database).await;
         let task = TaskHandle::attach(&client, id);
@@ -56,8 +62,9 @@ async fn durable_job_goes_on_after_kill_9() {
         while let Some(line) = stderr.recv().await {
             printed.push(line);
         }
-        // The kill may come between the end of scene 3 and its journal entry.
-        let rest = ["3", "4", "5", "6"].map(|scene| format!("rendered scene {scene}"));
+        // The kill may come between the end of a scene and its journal entry.
+        let scenes = (rendered..=6).map(|scene| format!("rendered scene {scene}"));
+        let rest: Vec<String> = scenes.collect();
         assert!(printed == rest[1..] || printed == rest, "{printed:?}");
     })
     .await;

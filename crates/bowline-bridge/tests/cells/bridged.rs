@@ -1,5 +1,7 @@
 //! The bridge as the middle of a cell.
 
+use std::time::Duration;
+
 use bowline::Client;
 use bowline::wire::Lines;
 use bowline_bridge::{Bridge, Target};
@@ -46,7 +48,10 @@ fn target(to: UpstreamAddress) -> Target {
         UpstreamAddress::Spawn(spawn) => {
             Target::new("raw", move |_| Ok(Client::from_wire(lines(spawn()))))
         }
-        UpstreamAddress::Url(url) => Target::http(url),
+        UpstreamAddress::Url(url) => {
+            let connect = move |_: &_| Ok(Client::connect(&url).probe_timeout(PROBE_TIMEOUT));
+            Target::new("raw", connect).stateless()
+        }
     }
 }
 
@@ -67,3 +72,6 @@ impl Drop for AbortOnDrop {
         self.0.abort();
     }
 }
+
+/// Longer than on a busy machine: a second attempt would be one more connection that the check sees.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(60);

@@ -8,7 +8,8 @@ use clap::Args;
 
 use crate::values::parse_duration;
 
-/// Limits that replace the defaults of the bridge.
+// Limits that replace the defaults of the bridge.
+// No doc comment: it would be the description of every command with these options.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub(crate) struct LimitOptions {
     /// The maximum number of connections to the server, or of its processes [default: 100].

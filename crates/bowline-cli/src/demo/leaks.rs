@@ -41,4 +41,4 @@ impl Leaks {
 }
 
 /// How long to wait for resources to be released.
-pub(crate) const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const RELEASE_TIMEOUT: Duration = Duration::from_secs(30);

@@ -102,7 +102,7 @@ impl Folder {
     fn describe(&self, description: &str) {
         let server = json!({
             "command": "sh", "args": [self.0.join("server.sh")], "env": {"DESCRIPTION": description},
-            "bridge": {"pin": "pins.json"},
+            "bridge": {"pin": "pins.json", "listTimeout": "60s"},
         });
         let config = json!({"mcpServers": {"example.com/math": server}}).to_string();
         std::fs::write(self.0.join("bridge.json"), config).unwrap();

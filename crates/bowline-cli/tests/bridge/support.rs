@@ -132,9 +132,13 @@ async fn send_signal(name: &str, pid: &str) {
     assert!(command.status().await.unwrap().success());
 }
 
-/// Sends SIGKILL.
+/// Sends SIGKILL, to a process that may have ended.
 pub(crate) async fn kill(pid: &str) {
-    send_signal("KILL", pid).await;
+    Command::new("kill")
+        .args(["-KILL", pid])
+        .status()
+        .await
+        .unwrap();
 }
 
 /// Returns the ids of the children of a process.

@@ -300,5 +300,5 @@ impl fmt::Display for Report {
 const JOURNAL: &str = "SELECT json_extract(r.arguments, '$.label'), j.name
     FROM journal j JOIN requests r ON r.task = j.task WHERE j.kind = 'step'";
 const CALLERS: usize = 12;
-const KILL_WINDOW: Duration = Duration::from_millis(250);
+const KILL_WINDOW: Duration = Duration::from_millis(150);
 const MAX_WAIT: Duration = Duration::from_secs(120);

@@ -205,3 +205,19 @@ async fn a_drained_service_without_requests_needs_no_grace_period() {
     assert_eq!(begun.elapsed(), Duration::from_secs(5));
     assert_eq!(report.phase, DrainPhase::Refusing);
 }
+
+#[tokio::test]
+async fn a_request_that_is_on_its_way_when_the_drain_begins_is_refused_and_not_lost() {
+    let fixture = ServerFixture::new();
+    let (addr, serving) = bound(&fixture).await;
+    let mut connection = Caller::new(addr).connect().await;
+    assert_eq!(connection.send(call(1, "echo", "a")).await.status(), 200);
+
+    // One thread: the server sees the end before it can read the request.
+    fixture.server.shut_down(MINUTE);
+    let refused = connection.send(call(2, "echo", "b")).await;
+
+    assert_eq!(refused.status(), 503);
+    serving.await.unwrap().unwrap();
+    assert_eq!(fixture.server.drain_report().refused, 1);
+}

@@ -88,7 +88,9 @@ pub(crate) async fn a_silent_program_is_reported_at_the_connect_timeout() {
 pub(crate) async fn the_lines_of_a_silent_program_are_reported() {
     let script = "echo Listening on port 80; echo no stdin >&2; exec sleep 600";
 
-    let error = connect_briefly(script).await.unwrap_err();
+    // Long enough to print on a busy machine.
+    let connect = Client::spawn(shell(script)).connect_timeout(4 * SHORT);
+    let error = connect.await.unwrap_err();
 
     let text = error.to_string();
     assert!(

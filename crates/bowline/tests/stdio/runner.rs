@@ -102,4 +102,4 @@ impl TestArgs {
 }
 
 const SHUTDOWN: Duration = Duration::from_secs(1);
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(90);

@@ -232,7 +232,7 @@ async fn a_shutdown_does_not_wait_for_handshakes() {
 
     server.shut_down(Duration::ZERO);
 
-    let ended = tokio::time::timeout(Duration::from_secs(5), serving).await;
+    let ended = tokio::time::timeout(Duration::from_secs(9), serving).await;
     ended
         .expect("it ends before the handshake deadline")
         .unwrap()

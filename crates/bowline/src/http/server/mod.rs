@@ -542,10 +542,12 @@ impl ServiceState {
             }
         };
         let idle = async {
-            let mut refused = 0;
+            // A client that is connected may have sent a request before it could know of the drain.
+            let is_connected = self.account.usage().connections > 0;
+            let mut refused = (!is_connected).then_some(0);
             loop {
                 without_requests().await;
-                let now_refused = self.shutdown.report().refused;
+                let now_refused = Some(self.shutdown.report().refused);
                 if now_refused > refused {
                     // Requests still arrive. They are answered as long as they do: a connection that is closed with a
                     // request on its way loses it.

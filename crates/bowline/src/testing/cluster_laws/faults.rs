@@ -188,4 +188,4 @@ async fn event(received: &mut GroupReceiver) -> GroupEvent {
 }
 
 /// The longest that an operation takes while the engine is away.
-const LIMIT: Duration = Duration::from_secs(12);
+const LIMIT: Duration = Duration::from_secs(60);
