@@ -7,7 +7,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::process;
@@ -16,10 +16,19 @@ use crate::process;
 pub(crate) fn run(root: &Path) -> io::Result<bool> {
     let mut command = process::cargo(root);
     command.args(["doc", "--workspace", "--no-deps", "--all-features"]);
-    command.env("RUSTDOC", std::env::current_exe()?);
+    command.env("RUSTDOC", own_program()?);
     command.env(AS_RUSTDOC, "1");
     command.env("RUSTDOCFLAGS", "--cfg docsrs -D warnings");
     process::run(&mut command)
+}
+
+/// Returns the path of this program. If it was built again since it was started, that is the new file.
+fn own_program() -> io::Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    let replaced = program
+        .to_str()
+        .and_then(|it| it.strip_suffix(" (deleted)"));
+    Ok(replaced.map(PathBuf::from).unwrap_or(program))
 }
 
 /// Runs rustdoc if cargo started this program in its place.

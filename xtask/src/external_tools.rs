@@ -51,7 +51,8 @@ pub(crate) fn npm_install_once(folder: &Path, packages: &[&str]) -> io::Result<(
         true => fs::read_to_string(folder.join("package.json"))?,
         false => packages.join(" "),
     };
-    if fs::read_to_string(&installed).is_ok_and(|current| current == names) {
+    let is_installed = fs::read_to_string(&installed).is_ok_and(|current| current == names);
+    if is_installed && folder.join("node_modules").is_dir() {
         return Ok(());
     }
     npm_install(folder, packages)?;
@@ -98,7 +99,7 @@ pub(crate) fn cargo_install(root: &Path, name: &str, version: &str) -> io::Resul
     install.args(["install", name, "--debug", "--locked"]);
     install.args(["--version", version]);
     install.arg("--root").arg(&folder);
-    match run_with_retries(&mut install)? {
+    match process::run(&mut install)? {
         true => Ok(program),
         false => Err(io::Error::other(format!("failed to install {name}"))),
     }
@@ -110,7 +111,7 @@ fn run_with_retries(command: &mut Command) -> io::Result<bool> {
         if process::run(command)? {
             return Ok(true);
         }
-        eprintln!("tries again in {pause} s: {command:?}");
+        eprintln!("{command:?} failed; it is tried again in {pause} s");
         thread::sleep(Duration::from_secs(pause));
     }
     process::run(command)

@@ -201,7 +201,7 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "echo started; sleep 600 & wait"]);
 
-        let captured = capture(&mut command, Duration::from_secs(10)).unwrap();
+        let captured = capture(&mut command, Duration::from_secs(5)).unwrap();
 
         assert_eq!(captured.end, ExitKind::TimedOut);
         assert_eq!(captured.output, "started\n");

@@ -84,7 +84,7 @@ impl ServerProcess {
             if Instant::now() >= deadline {
                 let seconds = START_LIMIT.as_secs();
                 let why = format!("the server {command:?} was not ready within {seconds} s");
-                return Err(io::Error::other(why));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
             }
             thread::sleep(POLL_INTERVAL);
         }

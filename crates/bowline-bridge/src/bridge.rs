@@ -441,8 +441,8 @@ impl BridgeBuilder {
         self
     }
 
-    /// Sets how long connecting to the server may take, with the start of a process. As long as the client of the
-    /// [`Target`] allows by default, which is 30 s for a process.
+    /// Sets how long connecting to the server may take in all: the start of a process, or the handshake and a sign-in.
+    /// As long as the client of the [`Target`] allows by default, which is 30 s for a process.
     ///
     /// # Examples
     ///

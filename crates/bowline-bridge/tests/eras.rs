@@ -222,3 +222,16 @@ async fn a_question_reaches_the_client_in_every_pair_of_versions_that_has_them()
         }
     }
 }
+
+#[tokio::test]
+async fn a_server_at_a_url_is_reached() {
+    let server = Server::new("clock", "1.0.0").tool(Tool::new("now", async || "noon"));
+    let bound = server.http().bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", bound.local_addr());
+    tokio::spawn(bound.serve());
+
+    let bridge = Bridge::new(Target::http(url));
+    let client = Client::in_process(&bridge).await.unwrap();
+
+    assert_eq!(client.call_tool("now", ()).await.unwrap().text(), "noon");
+}

@@ -73,9 +73,13 @@ impl StderrWriter {
 
     /// Waits a moment until all lines are written.
     pub(crate) fn flush(&self) {
+        self.flush_within(FLUSH_TIME);
+    }
+
+    fn flush_within(&self, time: Duration) {
         let (done, flushed) = sync_channel(1);
         if self.lines.try_send(StderrItem::Flush(done)).is_ok() {
-            let _ = flushed.recv_timeout(FLUSH_TIME);
+            let _ = flushed.recv_timeout(time);
         }
     }
 }
@@ -147,10 +151,7 @@ impl UnfinishedLine {
 static SHARED: OnceLock<StderrWriter> = OnceLock::new();
 
 const MAX_QUEUED: usize = 1024;
-const FLUSH_TIME: Duration = match cfg!(test) {
-    false => Duration::from_millis(500),
-    true => Duration::from_secs(60), // on a busy machine
-};
+const FLUSH_TIME: Duration = Duration::from_millis(500);
 /// How long a line waits for the end of a line of the child.
 const LINE_TIME: Duration = Duration::from_millis(100);
 
@@ -187,7 +188,7 @@ mod tests {
         writer.write("own");
 
         child.write_all(b"ts\n").unwrap();
-        writer.flush();
+        writer.flush_within(Duration::from_secs(60)); // on a busy machine
 
         assert_eq!(written.text(), "counts\nown\n");
     }
@@ -200,7 +201,7 @@ mod tests {
         child.write_all(b"Your name? ").unwrap();
 
         writer.write("own");
-        writer.flush();
+        writer.flush_within(Duration::from_secs(60)); // on a busy machine
 
         assert_eq!(written.text(), "Your name? own\n");
     }

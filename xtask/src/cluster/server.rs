@@ -99,8 +99,9 @@ impl EngineServer {
     pub(super) fn start_again(&mut self) -> io::Result<()> {
         // The children of a killed Postgres need a moment to end, and it does not start before.
         for _ in 0..START_ATTEMPTS {
-            if self.try_start().is_ok() {
-                return Ok(());
+            match self.try_start() {
+                Err(error) if error.kind() != io::ErrorKind::TimedOut => {}
+                ended => return ended,
             }
             thread::sleep(ATTEMPT_INTERVAL);
         }

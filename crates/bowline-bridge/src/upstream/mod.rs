@@ -560,8 +560,9 @@ impl Upstream {
         let Some(limit) = self.settings().connect_timeout else {
             return connecting.await;
         };
-        match tokio::time::timeout(limit, connecting).await {
-            // The client has the same limit, so that its log names it.
+        // The client has the same limit, so that its log names it. Its error comes first: for a child process it has the
+        // lines that were printed.
+        match tokio::time::timeout(limit.saturating_add(CLIENT_FIRST), connecting).await {
             Err(_) | Ok(Err(Error::Timeout { .. })) => Err(Error::Transport {
                 what: format!("failed to connect within {limit:?}"),
                 source: None,
@@ -773,6 +774,9 @@ const CLOSING_TIME: Duration = Duration::from_secs(5);
 
 /// How many connections a request opens if the version of the server changes meanwhile.
 const MAX_OPENINGS: usize = 3;
+
+/// How much later than the client the bridge gives up connecting.
+const CLIENT_FIRST: Duration = Duration::from_secs(1);
 
 const MIN_REAP_PAUSE: Duration = Duration::from_millis(100);
 /// The idle timeout may become shorter by a reload.

@@ -34,7 +34,7 @@ pub(crate) fn bridge(
     Ok((bridge, config))
 }
 
-/// Reports what would keep a bridge to the servers of `file` from starting. Whether they can be reached is not tried.
+/// Reports what is wrong with `file`, or with the variables that it names. Nothing is started, written or listened on.
 pub(crate) fn check(file: &Path, sign_in: &SignIn) -> Result<(), BoxError> {
     let (_, config) = bridge(file, sign_in, &StderrWriter::start())?;
     credentials::guard(&config)?;

@@ -41,15 +41,11 @@ pub(crate) async fn serve(
         return Ok(()); // before the server listens to them
     }
     // On stderr, as everything that the bridge prints: stdout is not for people.
-    eprintln!(
-        "bowline: listening on http://{}{}",
-        bound.local_addr(),
-        front.path()
-    );
     let address = bound.local_addr();
+    eprintln!("bowline: listening on http://{address}{}", front.path());
     if guard.is_none() && !address.ip().is_loopback() {
         eprintln!(
-            "bowline: whoever can reach {address} can use what is behind this bridge; require tokens with `auth` in a file, or put a proxy in front"
+            "bowline: everyone who can reach {address} can use what is behind this bridge; require tokens with `auth` in a file, or put a proxy in front"
         );
     }
     match guard {

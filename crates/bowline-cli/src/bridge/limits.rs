@@ -22,7 +22,8 @@ pub(crate) struct LimitOptions {
     /// How many connections or processes one authenticated principal may use in all [default: 50].
     #[arg(long, value_name = "N")]
     max_principal_connections: Option<NonZeroUsize>,
-    /// How long connecting may take, with the start of the command [default: 30s, and 10s for a URL].
+    /// How long connecting may take in all, with the start of the command, or the sign-in to a URL [default: 30s for a
+    /// command; for a URL only its connection is limited, to 10s].
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     connect_timeout: Option<Duration>,
     /// How long a connection is kept that no client uses [default: 5m].
@@ -100,29 +101,39 @@ impl LimitOptions {
     }
 
     pub(crate) fn apply(&self, mut builder: BridgeBuilder) -> BridgeBuilder {
-        if let Some(max) = self.max_connections {
+        let Self {
+            max_connections,
+            max_connections_each,
+            max_principal_connections,
+            connect_timeout,
+            idle_timeout,
+            legacy_timeout,
+            park_timeout,
+            timeout,
+        } = *self;
+        if let Some(max) = max_connections {
             builder = builder.max_connections(max.get());
         }
-        if let Some(max) = self.max_connections_each {
+        if let Some(max) = max_connections_each {
             builder = builder.max_connections_each(max.get());
         }
-        if let Some(max) = self.max_principal_connections {
+        if let Some(max) = max_principal_connections {
             builder = builder.max_principal_connections(max.get());
         }
-        if let Some(timeout) = self.connect_timeout {
-            builder = builder.connect_timeout(timeout);
+        if let Some(time) = connect_timeout {
+            builder = builder.connect_timeout(time);
         }
-        if let Some(timeout) = self.idle_timeout {
-            builder = builder.idle_timeout(timeout);
+        if let Some(time) = idle_timeout {
+            builder = builder.idle_timeout(time);
         }
-        if let Some(timeout) = self.legacy_timeout {
-            builder = builder.legacy_timeout(timeout);
+        if let Some(time) = legacy_timeout {
+            builder = builder.legacy_timeout(time);
         }
-        if let Some(timeout) = self.park_timeout {
-            builder = builder.park_timeout(timeout);
+        if let Some(time) = park_timeout {
+            builder = builder.park_timeout(time);
         }
-        if let Some(timeout) = self.timeout {
-            builder = builder.call_idle_timeout(timeout);
+        if let Some(time) = timeout {
+            builder = builder.call_idle_timeout(time);
         }
         builder
     }

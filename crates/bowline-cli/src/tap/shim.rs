@@ -146,15 +146,16 @@ impl Pumps {
     /// inherited that, until no more comes.
     async fn drain(&self) {
         let begun = Instant::now();
-        let mut last = (self.chunks(), Instant::now());
+        let (mut last, mut idle_polls) = (self.chunks(), 0);
         while !self.have_outputs_ended() && begun.elapsed() < MAX_DRAIN {
             let chunks = self.chunks();
-            if chunks != last.0 || self.are_writing() {
-                last = (chunks, Instant::now());
-            } else if last.1.elapsed() > IDLE {
+            if chunks != last || self.are_writing() {
+                (last, idle_polls) = (chunks, 0);
+            } else if idle_polls == IDLE_POLLS {
                 return;
             }
             tokio::time::sleep(POLL).await;
+            idle_polls += 1;
         }
     }
 
@@ -464,7 +465,8 @@ const CONNECTION: u64 = 1;
 const CHUNK: usize = 64 * 1024;
 const MAX_STDERR_LINE: usize = 8 * 1024;
 
-/// How long to wait for more output of a command that has exited, and how long in all.
-const IDLE: Duration = Duration::from_millis(300);
+/// How often to look for more output of a command that has exited, and for how long in all. The former is no time: if
+/// this program did not run for a while, the threads that read did not either.
+const IDLE_POLLS: usize = 60;
 const MAX_DRAIN: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(5);

@@ -328,14 +328,12 @@ async fn bad_arguments_are_refused_with_a_sentence_and_exit_code_2() {
 
 #[tokio::test]
 async fn a_file_is_checked_without_starting_its_servers() {
-    let folder = std::env::temp_dir().join(format!("bowline-cli-check-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let (file, started) = (folder.join("bridge.json"), folder.join("started"));
+    let folder = sign_in::Folder::new("check-config");
     let check = async |config: serde_json::Value| {
-        std::fs::write(&file, config.to_string()).unwrap();
+        let file = folder.write("bridge.json", &config.to_string());
         let mut command = tokio::process::Command::new(BOWLINE);
-        let command = command.args(["bridge", "--check-config", "--config"]);
-        let output = command.arg(&file).output().await.unwrap();
+        command.args(["bridge", "--config", &file, "--check-config"]);
+        let output = command.output().await.unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (
             output.status.code(),
@@ -344,31 +342,56 @@ async fn a_file_is_checked_without_starting_its_servers() {
         )
     };
     in_time(async {
-        let touch = json!({"command": "touch", "args": [started]});
+        let started = folder.write("started", "");
+        let remove = json!({"command": "rm", "args": [started]});
 
-        let (code, stdout, _) = check(json!({"mcpServers": {"a": touch, "b": touch}})).await;
+        let (code, stdout, _) = check(json!({"mcpServers": {"a": remove, "b": remove}})).await;
         assert_eq!(code, Some(0));
         assert!(stdout.ends_with("is valid: a, b\n"), "{stdout}");
-        assert!(!started.exists());
+        assert!(std::fs::exists(&started).unwrap(), "a server was started");
 
+        let servers = json!({"a": remove});
         let header = json!({"url": "https://b.example", "headers": {"X": "${NOT_SET_HERE}"}});
-        let auth = json!({"issuers": ["no URL"], "resource": "https://a.example/mcp"});
+        let pinned = json!({"command": "a", "bridge": {"pin": "missing/pins.json"}});
+        let auth = json!({"issuers": ["https://a.example"], "resource": "no URL"});
         let wrong = [
+            (json!({"mcpServers": {}}), "has no server"),
             (json!({"mcpServers": {"b": header}}), "NOT_SET_HERE"),
+            (json!({"mcpServers": {"b": pinned}}), "missing"),
             (
-                json!({"mcpServers": {"a": touch}, "bridge": {"auth": auth}}),
+                json!({"mcpServers": servers, "bridge": {"auth": auth}}),
                 "no URL",
             ),
-            (json!({"mcpServers": {}}), "has no server"),
+            (
+                json!({"mcpServers": servers, "bridge": {"stateKey": "${NOT_SET_HERE}"}}),
+                "NOT_SET_HERE",
+            ),
         ];
         for (config, reason) in wrong {
             let (code, stdout, stderr) = check(config).await;
-            assert_eq!((code, &*stdout), (Some(1), ""), "{stderr}");
-            assert!(stderr.contains(reason), "{stderr}");
+            assert_eq!((code, &*stdout), (Some(1), ""), "{reason}: {stderr}");
+            assert!(stderr.contains(reason), "{reason}: {stderr}");
         }
     })
     .await;
-    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[tokio::test]
+async fn a_command_that_does_not_answer_is_given_up_after_the_connect_timeout() {
+    in_time(async {
+        let options = ["bridge", "--http", "127.0.0.1:0", "--connect-timeout", "6s"];
+        let silent = ["--", "sh", "-c", "echo busy >&2; exec sleep 600"];
+        let mut bridge = Program::start(&[&options[..], &silent].concat());
+        let url = bridge.stderr_line("bowline: listening on ").await;
+
+        let client = Client::connect(&url).protocol_version(MODERN);
+        let error = client.await.unwrap().call_tool("x", ()).await.unwrap_err();
+
+        let error = error.to_string();
+        assert!(error.contains("did not answer within 6s"), "{error}");
+        assert!(error.contains("busy"), "{error}");
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -376,7 +399,7 @@ async fn an_address_that_others_can_reach_without_a_token_is_warned_about() {
     in_time(async {
         let mut bridge = Program::start(&["bridge", "--http", "0.0.0.0:0", "--", "x"]);
         bridge
-            .stderr_line("bowline: whoever can reach 0.0.0.0:")
+            .stderr_line("bowline: everyone who can reach 0.0.0.0:")
             .await;
         bridge.signal("INT").await;
         bridge.exit().await;

@@ -86,8 +86,11 @@ pub(super) async fn run(
         () = interrupted() => {}
         () = accept(&listener, &state, &mut connections) => {}
     }
-    // What clients did before the signal may have arrived with it, and is theirs.
-    tokio::time::sleep(LAST_EVENTS_TIME).await;
+    // What clients did before the signal may have arrived with it, and is theirs. In turns: if this program did not run
+    // for a while, one long wait would be over at once.
+    for _ in 0..LAST_EVENTS_TURNS {
+        tokio::time::sleep(LAST_EVENTS_TURN).await;
+    }
     // Dropping the connections ends their exchanges: not because a client has cancelled them.
     state.is_stopping.store(true, Ordering::Relaxed);
     connections.shutdown().await;
@@ -304,4 +307,5 @@ const MAX_CONNECTIONS: usize = 1024;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 /// For how long events of clients are still recorded after the signal that ends the tap.
-const LAST_EVENTS_TIME: Duration = Duration::from_millis(50);
+const LAST_EVENTS_TURN: Duration = Duration::from_millis(10);
+const LAST_EVENTS_TURNS: usize = 5;

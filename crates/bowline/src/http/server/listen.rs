@@ -44,7 +44,7 @@ mod tests {
 
     use super::*;
 
-    /// The maximum that the kernel allows.
+    /// The maximum that the kernel allows. Where it is 128 or unknown, the test shows nothing new.
     fn max_backlog() -> usize {
         let text = std::fs::read_to_string("/proc/sys/net/core/somaxconn");
         text.ok()

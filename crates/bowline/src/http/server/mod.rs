@@ -336,7 +336,7 @@ impl HttpService {
     /// # Ok(()) }
     /// ```
     pub async fn drained(&self) -> DrainReport {
-        self.state.drained().await;
+        self.state.drained(false).await;
         self.state.shutdown.report()
     }
 
@@ -533,8 +533,9 @@ impl ServiceState {
         self.cluster.is_some() && self.legacy.has_unread_streams()
     }
 
-    /// Waits until new requests are refused, and none is running or the grace period is over.
-    pub(crate) async fn drained(&self) {
+    /// Waits until new requests are refused, and none is running or the grace period is over. One that `listens` also
+    /// waits for requests that were sent to it before it refused any.
+    pub(crate) async fn drained(&self, listens: bool) {
         // Looked at again and again: each request that ends would otherwise have to check for a drain.
         let without_requests = async || {
             while self.account.requests() > 0 {
@@ -542,15 +543,13 @@ impl ServiceState {
             }
         };
         let idle = async {
-            // A client that is connected may have sent a request before it could know of the drain.
-            let is_connected = self.account.usage().connections > 0;
-            let mut refused = (!is_connected).then_some(0);
+            let mut refused = (!listens).then_some(0);
             loop {
                 without_requests().await;
                 let now_refused = Some(self.shutdown.report().refused);
                 if now_refused > refused {
-                    // Requests still arrive. They are answered as long as they do: a connection that is closed with a
-                    // request on its way loses it.
+                    // Requests may still arrive. They are answered as long as they do: a connection that is closed with
+                    // a request on its way loses it.
                     refused = now_refused;
                     tokio::time::sleep(QUIET_TIME).await;
                 } else if self.responder.open_calls() > 0 || self.has_unread_streams() {

@@ -269,7 +269,7 @@ impl<S> BoundServer<S> {
         );
         let ended = Arc::new(Signal::default());
         let mut connections = JoinSet::new();
-        let mut drained = std::pin::pin!(state.drained());
+        let mut drained = std::pin::pin!(state.drained(true));
         loop {
             open.store(connections.len(), Ordering::Relaxed);
             // The drain first, because new connections could starve it.

@@ -251,5 +251,6 @@ impl std::error::Error for EndReport {}
 
 /// How many lines a child may print before its first message.
 const MAX_LINES_BEFORE_MESSAGE: u64 = 1_000;
-/// How long to wait for the other signs of the exit after the first one.
+/// How long to wait for the other signs of the exit after the first one: the error of a call is of little use without the
+/// exit status, and a busy machine may take this long to report it.
 const LINGER: Duration = Duration::from_secs(3);
