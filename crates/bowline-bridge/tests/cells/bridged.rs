@@ -73,5 +73,5 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Longer than on a busy machine: a second attempt would be one more connection that the check sees.
+/// Longer than the probe takes on a busy machine: one that is given up would be one more closed request in the check.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
