@@ -107,7 +107,7 @@ async fn errors_of_tools_leave_a_server_available() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn connecting_takes_as_long_as_the_bridge_is_told() {
+async fn connecting_is_given_up_at_the_limit_of_the_bridge() {
     let network = Network::new();
     network.is_down.store(true, Ordering::SeqCst);
     let builder = network.builder().connect_timeout(Duration::from_secs(7));

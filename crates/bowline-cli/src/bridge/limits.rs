@@ -44,54 +44,44 @@ pub(crate) struct LimitOptions {
 impl LimitOptions {
     /// Returns an option that is given, and what has its meaning in a configuration file.
     pub(crate) fn given(&self) -> Option<(&'static str, &'static str)> {
-        let Self {
-            max_connections,
-            max_connections_each,
-            max_principal_connections,
-            connect_timeout,
-            idle_timeout,
-            legacy_timeout,
-            park_timeout,
-            timeout,
-        } = self;
         let options = [
             (
-                max_connections.is_some(),
+                self.max_connections.is_some(),
                 "--max-connections",
                 "`bridge.maxConnections` of the servers",
             ),
             (
-                max_connections_each.is_some(),
+                self.max_connections_each.is_some(),
                 "--max-connections-each",
                 "`bridge.maxConnectionsEach` of the servers",
             ),
             (
-                max_principal_connections.is_some(),
+                self.max_principal_connections.is_some(),
                 "--max-principal-connections",
                 "`bridge.maxPrincipalConnections` of the servers",
             ),
             (
-                connect_timeout.is_some(),
+                self.connect_timeout.is_some(),
                 "--connect-timeout",
                 "`bridge.connectTimeout` of the servers",
             ),
             (
-                idle_timeout.is_some(),
+                self.idle_timeout.is_some(),
                 "--idle-timeout",
                 "`bridge.idleTimeout` of the servers",
             ),
             (
-                legacy_timeout.is_some(),
+                self.legacy_timeout.is_some(),
                 "--legacy-timeout",
                 "`bridge.legacyTimeout`",
             ),
             (
-                park_timeout.is_some(),
+                self.park_timeout.is_some(),
                 "--park-timeout",
                 "`bridge.parkTimeout`",
             ),
             (
-                timeout.is_some(),
+                self.timeout.is_some(),
                 "--timeout",
                 "`bridge.timeout` of the servers",
             ),
@@ -183,6 +173,8 @@ mod tests {
             ("--park-timeout", "parkTimeout"),
             ("--timeout", "timeout"),
         ];
+        let all = LimitOptions::augment_args(clap::Command::new("bridge"));
+        assert_eq!(all.get_arguments().count(), options.len());
         for (option, member) in options {
             let limits = Line::parse_from(["bridge", option, "9"]).limits;
             let (named, in_file) = limits.given().unwrap();
