@@ -64,3 +64,5 @@ mod server_process;
 mod tree;
 
 mod typos;
+
+mod unsteady;

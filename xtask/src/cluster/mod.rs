@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
+use std::process::Command;
 
-use crate::process;
+use crate::{process, unsteady};
 
 mod control;
 use control::Control;
@@ -327,31 +328,35 @@ impl StartedEngines {
         let passes: [&[&str]; 2] = [&["--skip", RESTARTING], &["--test-threads=1", RESTARTING]];
         let (mut tests, mut passed) = (0, true);
         for arguments in passes {
-            let mut command = process::cargo(root);
-            // The whole workspace, as the other steps of ci: a part of it would be built with other features, in minutes.
-            command.args(["test", "--workspace", "--all-features", "--no-fail-fast"]);
-            for engine in Engine::ALL {
-                match self.engines.iter().find(|(started, _)| *started == engine) {
-                    Some((_, url)) => command.env(engine.variable(), url),
-                    None => command.args(["--exclude", &engine.package()]),
-                };
-            }
-            command.env(CONTROL_VARIABLE, self.control.address());
-            command
-                .args(["--test", TARGET, "--"])
-                .args(arguments)
-                .args(filter);
-            // The modules of tests that are of all engines.
-            for engine in Engine::ALL {
-                if !self.engines.iter().any(|(started, _)| *started == engine) {
-                    command.args(["--skip", &format!("{}::", engine.name())]);
-                }
-            }
-            let captured = process::run_and_capture(&mut command)?;
+            let captured = unsteady::run_tests(arguments, |arguments| {
+                self.engine_tests(root, arguments, filter)
+            })?;
             tests += crate::ci::test_lines(&captured.output).count();
             passed &= captured.end == process::ExitKind::Success;
         }
         Ok((passed && tests > 0, format!("{tests} tests")))
+    }
+
+    fn engine_tests(&self, root: &Path, arguments: &[&str], filter: &[String]) -> Command {
+        let mut command = process::cargo(root);
+        // The whole workspace, as the other steps of ci: a part of it would be built with other features, in minutes.
+        command.args(["test", "--workspace", "--all-features", "--no-fail-fast"]);
+        for engine in Engine::ALL {
+            match self.engines.iter().find(|(started, _)| *started == engine) {
+                Some((_, url)) => command.env(engine.variable(), url),
+                None => command.args(["--exclude", &engine.package()]),
+            };
+        }
+        command.env(CONTROL_VARIABLE, self.control.address());
+        command.args(["--test", TARGET, "--"]);
+        command.args(arguments).args(filter);
+        // The modules of tests that are of all engines.
+        for engine in Engine::ALL {
+            if !self.engines.iter().any(|(started, _)| *started == engine) {
+                command.args(["--skip", &format!("{}::", engine.name())]);
+            }
+        }
+        command
     }
 }
 

@@ -11,6 +11,7 @@ use crate::interop::{
 };
 use crate::process;
 use crate::server_process::ServerProcess;
+use crate::unsteady;
 
 /// Which of the scenarios to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,25 +49,25 @@ pub(super) fn scenarios(
             if sticks && scope == Scope::Quick {
                 continue;
             }
-            let mut command = process::cargo(root);
-            // The features of the other steps, as with the tests of the engines.
-            command.args([
-                "test",
-                "--workspace",
-                "--all-features",
-                "--test",
-                "scenarios",
-            ]);
-            command.arg("--").args(filter);
-            if scope == Scope::Quick && filter.is_empty() {
-                command.args(QUICK);
-            }
-            command.env("BOWLINE_SCENARIO_ENGINE", url);
-            if sticks {
-                command.env("BOWLINE_SCENARIO_STICKS", "1");
-            }
             println!("\n--- scenarios on {}, {}", engine.name(), sticking(sticks));
-            let captured = process::run_and_capture(&mut command)?;
+            let quick = scope == Scope::Quick && filter.is_empty();
+            let filter = filter.iter().map(String::as_str);
+            let selected = if quick {
+                QUICK.to_vec()
+            } else {
+                filter.collect()
+            };
+            let captured = unsteady::run_tests(&selected, |arguments| {
+                let mut command = process::cargo(root);
+                // The features of the other steps, as with the tests of the engines.
+                command.args(["test", "--workspace", "--all-features"]);
+                command.args(["--test", "scenarios", "--"]).args(arguments);
+                command.env("BOWLINE_SCENARIO_ENGINE", url);
+                if sticks {
+                    command.env("BOWLINE_SCENARIO_STICKS", "1");
+                }
+                command
+            })?;
             tests += crate::ci::test_lines(&captured.output).count();
             passed &= captured.end == process::ExitKind::Success;
             let of_run = scenario_rows(*engine, sticks, &captured.output);

@@ -18,6 +18,8 @@ use expected_missing::ExpectedMissing;
 use results::{ScenarioResult, Scenarios};
 use suite::Suite;
 
+use crate::unsteady;
+
 /// Runs every scenario of every set; returns whether all results are as expected.
 pub(crate) fn run(root: &Path) -> bool {
     check(root).unwrap_or_else(|error| {
@@ -125,7 +127,10 @@ fn check(root: &Path) -> io::Result<bool> {
             if !report.is_as_expected() {
                 // The suite gives a server half a second for some answers, which it may miss beside the other legs.
                 println!("{report}--- again, alone:");
-                report.replace_unexpected(&run(report.leg)?);
+                let (leg, version) = (report.leg, set.version());
+                for scenario in report.replace_unexpected(&run(leg)?) {
+                    unsteady::record(format!("{scenario} ({}, {version})", leg.name()));
+                }
             }
             print!("{report}");
             reports.push(report);
@@ -191,15 +196,21 @@ impl LegReport {
         !self.counted.is_empty() && self.lines().all(ScenarioLine::is_as_expected)
     }
 
-    /// Replaces the results that are not as expected by those of another run.
-    fn replace_unexpected(&mut self, again: &Self) {
+    /// Replaces the results that are not as expected by those of another run; returns the scenarios that are as expected
+    /// now.
+    fn replace_unexpected(&mut self, again: &Self) -> Vec<String> {
+        let mut steady_now = Vec::new();
         let lines = self.counted.iter_mut().chain(&mut self.not_scored);
         for line in lines.filter(|line| !line.is_as_expected()) {
             let mut again = again.lines();
             if let Some(again) = again.find(|again| again.scenario == line.scenario) {
                 line.result = again.result;
+                if line.is_as_expected() {
+                    steady_now.push(line.scenario.clone());
+                }
             }
         }
+        steady_now
     }
 
     fn is_about(&self, leg: Leg, version: &str, scenario: &str) -> bool {
@@ -286,13 +297,16 @@ mod tests {
         assert!(!first().is_as_expected());
 
         let mut late = first();
-        late.replace_unexpected(&report([
+        let steady_now = late.replace_unexpected(&report([
             ("a", passed, false),
             ("b", failed, false),
             ("c", passed, true),
         ]));
         let mut wrong = first();
-        wrong.replace_unexpected(&first());
+        let still_wrong = wrong.replace_unexpected(&first());
+
+        assert_eq!(steady_now, ["a"]);
+        assert!(still_wrong.is_empty());
 
         assert!(late.is_as_expected());
         assert!(!wrong.is_as_expected());
