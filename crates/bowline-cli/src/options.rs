@@ -252,7 +252,7 @@ enum Command {
     /// Questions of the server are answered as in the recording. Differences in `_meta`, cursors, states, task ids, times and
     /// UUIDs do not count. The exit code is 6 if an answer differs or is missing.
     Replay(Box<ReplayOptions>),
-    /// Cancels calls on every transport in both eras, and shows how their handlers stop.
+    /// Cancels calls over stdio, HTTP/1.1 and HTTP/2 and in process, in two versions, and shows how their handlers stop.
     Demo(DemoOptions),
     /// Examines a server: what is wrong, why it matters, and how to mend it.
     ///
@@ -363,7 +363,7 @@ Examples:
   bowline bridge https://example.com/mcp   an HTTP server, for stdio hosts
   bowline doctor https://example.com/mcp   what is wrong, and how to mend it
   bowline new weather                      a small server project, with a test
-  bowline demo                             cancelled calls on every transport";
+  bowline demo                             cancelled calls over stdio and HTTP";
 
 #[cfg(test)]
 mod tests {

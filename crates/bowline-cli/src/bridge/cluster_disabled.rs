@@ -13,7 +13,7 @@ use super::cluster_plan::ClusterPlan;
 pub(super) async fn connect(plan: &ClusterPlan) -> Result<Cluster, BoxError> {
     let engine = plan.engine;
     let why = format!(
-        "--cluster: this program was built without {engine:?}; install it with `cargo install bowline-cli --features cluster`"
+        "--cluster: this program was built without {engine:?}; install it with `cargo install --path crates/bowline-cli --features cluster`"
     );
     Err(why.into())
 }

@@ -1,4 +1,4 @@
-//! `bowline demo`: cancels calls on every transport in both eras, and shows how their handlers stop.
+//! `bowline demo`: cancels calls over stdio, HTTP and in process, in both eras, and shows how their handlers stop.
 
 mod cell;
 
