@@ -13,6 +13,9 @@ pub mod media;
 
 pub mod paths;
 
+mod redacted_url;
+pub use redacted_url::RedactedUrl;
+
 pub mod source_policy;
 
 pub mod status;

@@ -1,5 +1,8 @@
 //! The Streamable HTTP transport: each POST with its response is one exchange.
 
+#[doc(inline)]
+pub use bowline_core::http::RedactedUrl;
+
 #[cfg(feature = "http-client")]
 pub mod client;
 
