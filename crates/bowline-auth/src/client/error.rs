@@ -19,8 +19,13 @@ pub enum Error {
         what: String,
     },
     /// The authorization server returned an OAuth error, such as when the user denies consent.
-    #[error("the authorization server returned `{error}`{}", description_suffix(.description.as_deref()))]
+    #[error(
+        "the {request} failed: the authorization server returned `{error}`{}",
+        description_suffix(.description.as_deref())
+    )]
     Denied {
+        /// The refused request: the `authorization request`, `client registration`, `token request` or `revocation`.
+        request: &'static str,
         /// The error code, such as `access_denied`.
         error: String,
         /// The `error_description`.
@@ -106,13 +111,14 @@ impl Error {
     }
 
     /// Creates an error from an OAuth error response.
-    pub(crate) fn denied(error: &str, description: Option<&str>) -> Self {
+    pub(crate) fn denied(request: &'static str, error: &str, description: Option<&str>) -> Self {
         Self::Denied {
             error: sanitize(error, MAX_QUOTE_CHARS),
             description: description.map(|text| sanitize(text, MAX_QUOTE_CHARS)),
         }
     }
 
+            request,
     /// Returns whether the same request can succeed later.
     pub(crate) fn is_transient(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Unavailable { .. })
@@ -175,12 +181,12 @@ mod tests {
     fn texts_from_servers_are_sanitized_and_truncated() {
         let long = "x".repeat(10_000);
 
-        let short = Error::denied("access\u{1b}[2Jdenied", Some("no\r\nway"));
-        let cut = Error::denied(&long, None);
+        let short = Error::denied("token request", "access\u{1b}[2Jdenied", Some("no\r\nway"));
+        let cut = Error::denied("token request", &long, None);
 
         assert_eq!(
             short.to_string(),
-            "the authorization server returned `access[2Jdenied`: noway"
+            "the token request failed: the authorization server returned `access[2Jdenied`: noway"
         );
         assert!(cut.to_string().len() < 400);
         for error in [

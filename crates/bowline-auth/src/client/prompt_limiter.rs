@@ -77,7 +77,11 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     fn denial() -> Arc<Error> {
-        Arc::new(Error::denied("access_denied", None))
+        Arc::new(Error::denied(
+            "authorization request",
+            "access_denied",
+            None,
+        ))
     }
 
     #[tokio::test(start_paused = true)]

@@ -34,6 +34,8 @@ impl AuthenticatedClient<'_> {
         let Registration {
             client_id, secret, ..
         } = self.client;
+        // For each method: some authorization servers look the client up by the form, and then check the header.
+        form.push(("client_id", client_id.clone()));
         match (self.client.method, secret) {
             (AuthMethod::Basic, Some(secret)) => {
                 let pair = format!(
@@ -45,15 +47,13 @@ impl AuthenticatedClient<'_> {
                 builder = builder.header(header::AUTHORIZATION, basic);
             }
             (AuthMethod::Post, Some(secret)) => {
-                form.push(("client_id", client_id.clone()));
                 form.push(("client_secret", secret.expose().to_owned()));
             }
             (AuthMethod::PrivateKeyJwt, _) => {
-                form.push(("client_id", client_id.clone()));
                 form.push(("client_assertion_type", ASSERTION_TYPE.to_owned()));
                 form.push(("client_assertion", self.client_assertion(fresh)?));
             }
-            (AuthMethod::None, _) => form.push(("client_id", client_id.clone())),
+            (AuthMethod::None, _) => {}
             (AuthMethod::Basic | AuthMethod::Post, None) => {
                 return Err(Error::protocol(
                     "the client must authenticate with a secret, but has none",
@@ -98,8 +98,8 @@ pub(crate) fn post_form(
     request(endpoint, builder, body.finish().into())
 }
 
-/// Parses an OAuth error response.
-pub(crate) fn parse_error_response(response: &Response<Bytes>) -> Error {
+/// Parses an OAuth error response to `request`, for example the `token request`.
+pub(crate) fn parse_error_response(request: &'static str, response: &Response<Bytes>) -> Error {
     #[derive(Deserialize)]
     struct ErrorResponse {
         error: String,
@@ -110,13 +110,13 @@ pub(crate) fn parse_error_response(response: &Response<Bytes>) -> Error {
         Ok(ErrorResponse {
             error,
             error_description,
-        }) => Error::denied(&error, error_description.as_deref()),
+        }) => Error::denied(request, &error, error_description.as_deref()),
         Err(_) if response.status().is_server_error() => Error::Unavailable {
             what: "the authorization server",
             status: response.status().as_u16(),
         },
         Err(_) => Error::protocol(format!(
-            "the authorization server responded with status {}",
+            "the {request} failed: the authorization server responded with status {}",
             response.status()
         )),
     }

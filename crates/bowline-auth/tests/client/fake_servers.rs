@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bowline::exchange::BoxFuture;
 use bowline::http::client::{HttpClient, RequestBody, ResponseBody};
 use bowline_auth::client::EmbeddedBrowser;
@@ -46,6 +48,9 @@ pub(crate) struct FakeServerState {
     pub(crate) supports_revocation: bool,
     /// Whether the token endpoint responds with 503.
     pub(crate) is_down: bool,
+    /// Whether clients get a secret for HTTP Basic. Like the Python SDK, the authorization server then looks the client
+    /// up by the `client_id` of the form.
+    pub(crate) registers_with_secret: bool,
     pub(crate) accepts_tokens: bool,
     /// Whether tokens get the requested scopes.
     pub(crate) grants_scopes: bool,
@@ -76,6 +81,7 @@ impl Default for FakeServerState {
             reused: 0,
             delay_seed: 0,
             metadata: None,
+            registers_with_secret: false,
             issued: 0,
             scope: String::new(),
         }
@@ -149,7 +155,17 @@ impl FakeServers {
             _ if path.contains(".well-known") => self.describe_issuer(),
             (_, "/register") => {
                 self.state().log.push(format!("register {host}"));
-                json_response(201, &json!({"client_id": format!("client-of-{host}")}))
+                let mut registration = json!({"client_id": format!("client-of-{host}")});
+                if self.state().registers_with_secret {
+                    registration["client_secret"] = json!("hush");
+                    registration["token_endpoint_auth_method"] = json!("client_secret_basic");
+                }
+                json_response(201, &registration)
+            }
+            (_, "/token" | "/revoke") if !self.is_authenticated(host, head, body) => {
+                let error =
+                    json!({"error": "invalid_client", "error_description": "Missing client_id"});
+                json_response(401, &error)
             }
             (_, "/token") => self.issue(host, body),
             (_, "/revoke") => {
@@ -167,6 +183,19 @@ impl FakeServers {
             return response(200, metadata.clone());
         }
         if path != "/.well-known/oauth-protected-resource/mcp" {
+    /// Returns whether a client with a secret sent it in the header, and its id in the form too.
+    fn is_authenticated(&self, host: &str, head: &request::Parts, body: &[u8]) -> bool {
+        if !self.state().registers_with_secret {
+            return true;
+        }
+        let client = format!("client-of-{host}");
+        let expected = format!("Basic {}", STANDARD.encode(format!("{client}:hush")));
+        let sent = head.headers.get(AUTHORIZATION);
+        let mut form = form_urlencoded::parse(body);
+        sent.is_some_and(|sent| sent.as_bytes() == expected.as_bytes())
+            && form.any(|(name, value)| name == "client_id" && value == client)
+    }
+
             return empty(404);
         }
         json_response(
@@ -184,7 +213,8 @@ impl FakeServers {
             "token_endpoint": format!("{issuer}/token"),
             "registration_endpoint": format!("{issuer}/register"),
             "code_challenge_methods_supported": ["S256"],
-            "token_endpoint_auth_methods_supported": ["none"],
+            "token_endpoint_auth_methods_supported":
+                if state.registers_with_secret { ["client_secret_basic"] } else { ["none"] },
         });
         if state.supports_revocation {
             document["revocation_endpoint"] = json!(format!("{issuer}/revoke"));

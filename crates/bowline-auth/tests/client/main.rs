@@ -83,6 +83,28 @@ async fn the_user_is_prompted_once_and_the_token_is_reused() {
 }
 
 #[tokio::test]
+#[tokio::test]
+async fn a_client_with_a_secret_sends_its_id_in_every_form_too() {
+    let servers = FakeServers::default();
+    {
+        let mut state = servers.state();
+        (state.registers_with_secret, state.supports_revocation) = (true, true);
+    }
+    let oauth = Arc::new(oauth(&servers));
+    let client = connect(&servers, oauth.clone()).await;
+
+    client.call_tool("x", ()).await.unwrap();
+    servers.state().valid_tokens.clear();
+    client.call_tool("y", ()).await.unwrap();
+    oauth.forget().await.unwrap();
+
+    let log = servers.take_log();
+    for accepted in ["authorization_code", "refresh_token", "revoke"] {
+        assert!(log.iter().any(|it| it.starts_with(accepted)), "{log:?}");
+    }
+    assert!(log.contains(&"tools/call Bearer t2".to_owned()), "{log:?}");
+}
+
 async fn the_loopback_listener_receives_the_code() {
     let servers = FakeServers::default();
     let browsing = servers.clone();
@@ -228,7 +250,7 @@ async fn a_denial_fails_all_waiting_calls_without_another_prompt() {
         let outcome = call.await.unwrap();
         assert_eq!(
             why(outcome),
-            "the authorization server returned `access_denied`"
+            "the authorization request failed: the authorization server returned `access_denied`"
         );
     }
     assert_eq!(user.prompts.load(Ordering::SeqCst), 1);

@@ -39,7 +39,10 @@ async fn denied_scopes_are_not_prompted_for_by_the_next_call() {
 
     for _ in 0..3 {
         let reason = why(client.call_tool("x", ()).await);
-        assert_eq!(reason, "the authorization server returned `access_denied`");
+        assert_eq!(
+            reason,
+            "the authorization request failed: the authorization server returned `access_denied`"
+        );
     }
     let prompts_by_calls = user.prompts.load(Ordering::SeqCst);
     user.decide(Decision::Allow);

@@ -251,7 +251,7 @@ impl Flow {
                 self.handle_token_response(request, response, fresh)
             }
             FlowState::Revoking if response.status().is_success() => Ok(FlowStep::Done),
-            FlowState::Revoking => Err(parse_error_response(response)),
+            FlowState::Revoking => Err(parse_error_response("revocation", response)),
             FlowState::Idle | FlowState::AwaitingRedirect(_) | FlowState::AwaitingAssertion => {
                 Err(Error::misuse("the flow is not waiting for a response"))
             }

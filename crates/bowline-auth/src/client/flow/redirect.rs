@@ -132,7 +132,11 @@ impl AuthorizationRequest {
         }
         if let Some(error) = single_param(&redirect, "error")? {
             let description = single_param(&redirect, "error_description")?;
-            return Err(Error::denied(&error, description.as_deref()));
+            return Err(Error::denied(
+                "authorization request",
+                &error,
+                description.as_deref(),
+            ));
         }
         let code = single_param(&redirect, "code")?;
         code.ok_or_else(|| Error::protocol("the redirect contains neither a code nor an error"))

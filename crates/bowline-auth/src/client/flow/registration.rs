@@ -139,7 +139,7 @@ impl Flow {
         }
 
         if !response.status().is_success() {
-            return Err(parse_error_response(response));
+            return Err(parse_error_response("client registration", response));
         }
         let parsed: RegistrationResponse = serde_json::from_slice(response.body())
             .map_err(|_| Error::protocol("failed to parse the registration response"))?;

@@ -177,7 +177,7 @@ impl Flow {
         fresh: &TimeAndRandomness,
     ) -> Result<FlowStep> {
         if !response.status().is_success() {
-            let denied = parse_error_response(response);
+            let denied = parse_error_response("token request", response);
             let Error::Denied { error, .. } = &denied else {
                 return Err(denied);
             };
@@ -258,7 +258,7 @@ impl Flow {
 /// Parses the ID-JAG in an identity provider's response.
 pub(super) fn parse_id_jag(response: &Response<Bytes>) -> Result<Secret> {
     if !response.status().is_success() {
-        return Err(parse_error_response(response));
+        return Err(parse_error_response("token request", response));
     }
     Ok(TokenResponse::read(response)?.access_token)
 }

@@ -221,7 +221,10 @@ impl TokenExchange {
         let requested_at = Instant::now();
         let response = self.fetch().send(request).await?;
         if !response.status().is_success() {
-            return Err(parse_error_response(&self.redacted(response, subject)));
+            return Err(parse_error_response(
+                "token request",
+                &self.redacted(response, subject),
+            ));
         }
         let parsed = TokenResponse::read(&response)?;
         if !parsed.token_type.eq_ignore_ascii_case("bearer") {

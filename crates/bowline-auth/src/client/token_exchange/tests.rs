@@ -103,6 +103,7 @@ async fn the_request_follows_rfc_8693_and_authenticates_the_client() {
     let form = endpoint.0.forms.lock().remove(0);
     let expected = [
         ("audience", "files"),
+        ("client_id", "gateway"),
         ("grant_type", GRANT_TYPE),
         ("requested_token_type", ACCESS_TOKEN),
         ("resource", "https://files.example/mcp"),
@@ -233,7 +234,7 @@ async fn a_refused_exchange_is_an_error_without_secrets() {
 
     assert_eq!(
         error.to_string(),
-        "the authorization server returned `invalid_grant`: the token … of … expired"
+        "the token request failed: the authorization server returned `invalid_grant`: the token … of … expired"
     );
     let debug = format!("{error:?} {exchange:?} {revoked:?}");
     assert!(!debug.contains("hunter2"), "{debug}");
