@@ -60,9 +60,7 @@ pub enum Error {
         status: u16,
     },
     /// Calls prompted the user too often. [`OAuth::authorize`](super::OAuth::authorize) is exempt from the limit.
-    #[error(
-        "the user was prompted {max} times within {within:?}; call `OAuth::authorize` to prompt again"
-    )]
+    #[error("the user was prompted {max} times within {within:?}, which is the limit")]
     TooManyPrompts {
         /// The limit.
         max: usize,
@@ -79,12 +77,19 @@ pub enum Error {
     /// [`OAuth::max_scopes`](super::OAuth::max_scopes) excludes them. To prompt the user again, call
     /// [`OAuth::forget`](super::OAuth::forget) first.
     #[error(
-        "insufficient scope: the server requires {}, already requested or excluded by `OAuth::max_scopes`",
+        "insufficient scope: the server requires {}, already requested or excluded by the scopes that the application allows",
         scope_list(scopes)
     )]
     InsufficientScope {
         /// The required scopes, separated by spaces.
         scopes: String,
+    },
+    /// Tokens for this server would be sent over plain `http://` to another machine, where every hop can read them.
+    /// [`OAuth::allow_plain_http`](super::OAuth::allow_plain_http) allows it.
+    #[error("tokens for `{server}` would be sent unencrypted: use an https:// URL")]
+    Unencrypted {
+        /// The URL of the server.
+        server: String,
     },
     /// Code of the application failed: its user agent, token store or assertion provider.
     #[error("{what}")]
@@ -113,12 +118,12 @@ impl Error {
     /// Creates an error from an OAuth error response.
     pub(crate) fn denied(request: &'static str, error: &str, description: Option<&str>) -> Self {
         Self::Denied {
+            request,
             error: sanitize(error, MAX_QUOTE_CHARS),
             description: description.map(|text| sanitize(text, MAX_QUOTE_CHARS)),
         }
     }
 
-            request,
     /// Returns whether the same request can succeed later.
     pub(crate) fn is_transient(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Unavailable { .. })

@@ -66,7 +66,7 @@ pub(crate) struct OAuthConfig {
     pub(crate) outlives_calls: bool,
     /// Distinguishes the credentials of several users of one server in the store.
     account: Option<String>,
-    allows_plain_http: bool,
+    pub(crate) allows_plain_http: bool,
     pub(crate) max_prompts: usize,
     pub(crate) prompts_within: Duration,
 }
@@ -301,6 +301,9 @@ impl OAuth {
 
     /// Allows sending tokens over plain `http://` to other machines, where every hop can read them. Use it only on a
     /// network that is protected by other means.
+    ///
+    /// Without it, such a server can be called as long as it requires no token; a token is neither obtained for it nor
+    /// sent to it ([`Error::Unencrypted`]).
     pub fn allow_plain_http(mut self) -> Self {
         self.config.allows_plain_http = true;
         self
@@ -451,19 +454,12 @@ impl OAuthConfig {
             .ok_or_else(|| {
                 Error::misuse(format!("`{address}` is not an http:// or https:// URL"))
             })?;
-        let is_protected = server.scheme() == "https"
-            || AddressPolicy::for_server(&server) == AddressPolicy::ThisMachine;
-        if !is_protected && !self.allows_plain_http {
-            return Err(Error::misuse(format!(
-                "tokens for `{address}` would be sent unencrypted: use https://, or `OAuth::allow_plain_http`"
-            )));
-        }
         if let Some(address) = &self.application.metadata_url {
             check_metadata_url(address)?;
         }
         if self.application.is_unattended() && self.application.client.is_none() {
             return Err(Error::misuse(
-                "a grant without a user requires a registered client: set `OAuth::client`",
+                "a grant without a user requires a registered client",
             ));
         }
         let policy = match self.allows_private {

@@ -35,6 +35,8 @@ pub(crate) struct FakeServerState {
     /// One line per request or prompt.
     pub(crate) log: Vec<String>,
     pub(crate) issuer: String,
+    /// The URL in the protected resource metadata.
+    pub(crate) resource: String,
     /// Access tokens and their scopes.
     pub(crate) valid_tokens: BTreeMap<String, String>,
     /// Refresh tokens; each can be used once.
@@ -46,12 +48,14 @@ pub(crate) struct FakeServerState {
     /// Whether token requests wait.
     pub(crate) holds_token_requests: bool,
     pub(crate) supports_revocation: bool,
-    /// Whether the token endpoint responds with 503.
-    pub(crate) is_down: bool,
     /// Whether clients get a secret for HTTP Basic. Like the Python SDK, the authorization server then looks the client
     /// up by the `client_id` of the form.
     pub(crate) registers_with_secret: bool,
+    /// Whether the token endpoint responds with 503.
+    pub(crate) is_down: bool,
     pub(crate) accepts_tokens: bool,
+    /// Whether the server requires no token.
+    pub(crate) is_open: bool,
     /// Whether tokens get the requested scopes.
     pub(crate) grants_scopes: bool,
     /// The number of requests with a used refresh token.
@@ -69,6 +73,7 @@ impl Default for FakeServerState {
         Self {
             log: Vec::new(),
             issuer: "https://as.test".into(),
+            resource: SERVER.into(),
             valid_tokens: BTreeMap::new(),
             valid_refresh_tokens: Vec::new(),
             lifetime: 3600,
@@ -76,12 +81,13 @@ impl Default for FakeServerState {
             holds_token_requests: false,
             is_down: false,
             supports_revocation: false,
+            registers_with_secret: false,
             accepts_tokens: true,
+            is_open: false,
             grants_scopes: true,
             reused: 0,
             delay_seed: 0,
             metadata: None,
-            registers_with_secret: false,
             issued: 0,
             scope: String::new(),
         }
@@ -177,12 +183,6 @@ impl FakeServers {
         }
     }
 
-    fn describe_resource(&self, path: &str) -> Response<ResponseBody> {
-        let state = self.state();
-        if let Some(metadata) = &state.metadata {
-            return response(200, metadata.clone());
-        }
-        if path != "/.well-known/oauth-protected-resource/mcp" {
     /// Returns whether a client with a secret sent it in the header, and its id in the form too.
     fn is_authenticated(&self, host: &str, head: &request::Parts, body: &[u8]) -> bool {
         if !self.state().registers_with_secret {
@@ -196,11 +196,17 @@ impl FakeServers {
             && form.any(|(name, value)| name == "client_id" && value == client)
     }
 
+    fn describe_resource(&self, path: &str) -> Response<ResponseBody> {
+        let state = self.state();
+        if let Some(metadata) = &state.metadata {
+            return response(200, metadata.clone());
+        }
+        if path != "/.well-known/oauth-protected-resource/mcp" {
             return empty(404);
         }
         json_response(
             200,
-            &json!({"resource": SERVER, "authorization_servers": [state.issuer]}),
+            &json!({"resource": state.resource, "authorization_servers": [state.issuer]}),
         )
     }
 
@@ -264,7 +270,7 @@ impl FakeServers {
             .strip_prefix("Bearer ")
             .and_then(|token| state.valid_tokens.get(token))
             .filter(|_| state.accepts_tokens);
-        let Some(scope) = scope else {
+        let Some(scope) = scope.map_or(state.is_open.then_some(""), |scope| Some(scope)) else {
             return challenge(401, "Bearer");
         };
         if what == "tools/call" && !scope.contains(&state.required_scope) {

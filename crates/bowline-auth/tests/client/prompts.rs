@@ -25,7 +25,7 @@ async fn a_server_that_accepts_no_token_causes_a_limited_number_of_prompts() {
     assert_eq!(servers.count("consent"), 2);
     assert_eq!(
         reasons.last().unwrap(),
-        "the user was prompted 2 times within 3600s; call `OAuth::authorize` to prompt again"
+        "the user was prompted 2 times within 3600s, which is the limit"
     );
 }
 

@@ -24,7 +24,7 @@ impl Flow {
         let endpoint = server.registration_endpoint.as_ref();
         if endpoint.is_none() {
             return Err(Error::unsupported(format!(
-                "`{}` does not support dynamic client registration; register there and set `OAuth::client`",
+                "`{}` does not support dynamic client registration: register a client there, and set its id",
                 server.issuer
             )));
         }
@@ -104,7 +104,7 @@ impl Flow {
     fn registration_request(&self) -> Result<Value> {
         let Some(redirect_uri) = &self.setup.redirect_uri else {
             return Err(Error::misuse(
-                "only a client with a redirect URI can register itself; set `OAuth::client`",
+                "only a client with a redirect URI can register itself, and no registered client is set",
             ));
         };
         let is_web = redirect_uri.starts_with("https:");

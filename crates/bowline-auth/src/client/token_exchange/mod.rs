@@ -154,7 +154,8 @@ impl TokenExchange {
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`](bowline::Error::Misuse) if the URL is not valid, or tokens would be sent unencrypted.
+    /// [`Error::Misuse`](bowline::Error::Misuse) if the URL is not valid, or tokens would be sent unencrypted, unless
+    /// [`allow_plain_http`](Self::allow_plain_http) was called.
     pub fn authorizer(
         self: &Arc<Self>,
         server: &str,
@@ -168,10 +169,8 @@ impl TokenExchange {
         };
         let is_here = AddressPolicy::for_server(&url) == AddressPolicy::ThisMachine;
         if url.scheme() == "http" && !is_here && !self.allows_plain_http {
-            let what = format!(
-                "tokens for `{server}` would be sent unencrypted: use https://, or `TokenExchange::allow_plain_http`"
-            );
-            return Err(bowline::Error::Misuse { what });
+            let server = server.to_owned();
+            return Err(misuse(&Error::Unencrypted { server }));
         }
         Ok(TokenExchangeAuthorizer::new(
             self.clone(),
