@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::legacy_server::{
-    GetBehavior, HoldStage, LegacyServer, LegacyServerState, ProcessedRequest,
+    BadRequest, GetBehavior, HoldStage, LegacyServer, LegacyServerState, ProcessedRequest,
 };
 
 const URIS: [&str; 3] = ["file:///a", "file:///b", "file:///c"];
@@ -126,9 +126,18 @@ const GET_BEHAVIORS: [GetBehavior; 3] = [
     GetBehavior::Status(503),
 ];
 
+const UNKNOWN_SESSIONS: [Option<BadRequest>; 4] = [
+    None,
+    Some(BadRequest::OwnId(-32000)),
+    Some(BadRequest::NullId),
+    Some(BadRequest::Text),
+];
+
 async fn run_schedule(seed: u64) -> ScheduleRecord {
     let mut random = SplitMix64(seed);
     let server = LegacyServer::start();
+    let unknown_session = SplitMix64(seed ^ 0x404).pick(&UNKNOWN_SESSIONS);
+    server.state().unknown_session = unknown_session;
     let start = Instant::now();
     let client = server.connect().await;
     server.state().has_event_ids = random.below(2) == 0;

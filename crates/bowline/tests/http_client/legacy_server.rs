@@ -45,6 +45,17 @@ pub(crate) enum GetBehavior {
     Status(u16),
 }
 
+/// How the server answers with status 400.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BadRequest {
+    /// A JSON-RPC error with this code and the id of the request.
+    OwnId(i64),
+    /// A JSON-RPC error that answers no request.
+    NullId,
+    /// Text.
+    Text,
+}
+
 /// A request that the server processed.
 #[derive(Clone, Debug)]
 pub(crate) struct ProcessedRequest {
@@ -92,6 +103,10 @@ pub(crate) struct LegacyServerState {
     pub(crate) has_event_ids: bool,
     /// Whether the next call is redirected.
     pub(crate) redirects_next_call: bool,
+    /// The answer to requests in unknown sessions; `None` means 404.
+    pub(crate) unknown_session: Option<BadRequest>,
+    /// The answer to every call.
+    pub(crate) refused_calls: Option<BadRequest>,
     /// Returns a delay in milliseconds for each request at each stage.
     pub(crate) delays: Option<Delays>,
 }
@@ -145,6 +160,8 @@ impl LegacyServer {
             next_event: 0,
             has_event_ids: true,
             redirects_next_call: false,
+            unknown_session: None,
+            refused_calls: None,
             delays: None,
         };
         Self {
@@ -379,7 +396,11 @@ impl LegacyServerState {
             "POST initialize" => self.initialize(&body),
             _ if self.is_stateless => self.process_stateless(label, &body),
             _ if session.is_none() => status(400),
-            _ if !is_known => status(404),
+            _ if !is_known => match self.unknown_session {
+                Some(form) => bad_request(&body, form),
+                None => status(404),
+            },
+            "POST tools/call" if let Some(form) = self.refused_calls => bad_request(&body, form),
             "POST tools/call" if std::mem::take(&mut self.redirects_next_call) => {
                 let mut response = status(307);
                 let location = HeaderValue::from_static("/elsewhere");
@@ -545,6 +566,21 @@ fn answer(request: &Value, result: &Value) -> ServerResponse {
     let mut response = status(200);
     let (sender, receiver) = mpsc::unbounded_channel();
     let _ = sender.send(Bytes::from(answer.to_string()));
+    *response.body_mut() = receiver;
+    with_type(response, "application/json")
+}
+
+fn bad_request(request: &Value, form: BadRequest) -> ServerResponse {
+    let (code, id) = match form {
+        BadRequest::OwnId(code) => (code, request["id"].clone()),
+        BadRequest::NullId => (-32000, Value::Null),
+        BadRequest::Text => return status(400),
+    };
+    let error = json!({"code": code, "message": "Bad Request"});
+    let body = json!({"jsonrpc": "2.0", "id": id, "error": error});
+    let mut response = status(400);
+    let (sender, receiver) = mpsc::unbounded_channel();
+    let _ = sender.send(Bytes::from(body.to_string()));
     *response.body_mut() = receiver;
     with_type(response, "application/json")
 }

@@ -13,6 +13,7 @@ mod http2_server;
 mod legacy;
 mod legacy_cancels;
 mod legacy_http_sse;
+mod legacy_lost_sessions;
 mod legacy_model;
 mod legacy_server;
 mod legacy_sessions;

@@ -1,12 +1,11 @@
 //! `WireState::run_background`, the background task of a legacy wire: receives unsolicited messages on the GET stream,
-//! and opens a new session when the server responds with 404 in the current one.
+//! and opens a new session when the server has lost the current one.
 
 use std::future::pending;
 use std::sync::Arc;
 
 use bowline_core::era::initialized_notification;
-use bowline_core::{Message, RawRequest, shortened};
-use bowline_types::{Method as _, PingRequest, RequestId};
+use bowline_core::{Message, shortened};
 use http::StatusCode;
 use tokio::sync::watch;
 
@@ -138,7 +137,7 @@ impl WireState {
             match opened {
                 Ok(Some(mut events)) => {
                     has_listened = true;
-                    *stream_support = GetStreamSupport::Offered { refused: 0 };
+                    *stream_support = GetStreamSupport::OFFERED;
                     if std::mem::take(&mut may_have_missed) {
                         self.deliver(WireEvent::NotificationsMissed).await;
                     }
@@ -160,11 +159,16 @@ impl WireState {
                     return self.report_stream_lost(error).await;
                 }
                 Ok(None) => return self.continue_without_stream(may_have_missed).await,
-                Err(error) if UnexpectedStatus::of(&error) == Some(StatusCode::NOT_FOUND) => {
-                    match stream_support {
-                        // Some servers without a GET stream respond with 404 instead of 405.
-                        GetStreamSupport::Unknown => match self.session_exists(session).await {
-                            Ok(true) => return self.continue_without_stream(may_have_missed).await,
+                Err(error) if refuses_session(&error, last_event.is_some()) => {
+                    let is_404 = UnexpectedStatus::of(&error) == Some(StatusCode::NOT_FOUND);
+                    // Some servers without a GET stream respond with 404 instead of 405.
+                    let is_certain = is_404 && stream_support.is_offered;
+                    if !is_certain {
+                        match self.session_exists(session).await {
+                            Ok(true) if is_404 => {
+                                return self.continue_without_stream(may_have_missed).await;
+                            }
+                            Ok(true) => return self.report_stream_lost(error).await,
                             Ok(false) => {}
                             Err(_) => {
                                 may_have_missed |= last_event.is_none();
@@ -172,16 +176,15 @@ impl WireState {
                                 backoff.pause(None).await;
                                 continue;
                             }
-                        },
-                        GetStreamSupport::Offered { refused } if *refused == MAX_REFUSED => {
-                            return self.report_stream_lost(error).await;
                         }
-                        GetStreamSupport::Offered { refused } if !has_listened => {
-                            *refused += 1;
-                            backoff.fail();
-                            backoff.pause(None).await;
-                        }
-                        GetStreamSupport::Offered { .. } => {}
+                    }
+                    if stream_support.refused == MAX_REFUSED {
+                        return self.report_stream_lost(error).await;
+                    }
+                    if !has_listened {
+                        stream_support.refused += 1;
+                        backoff.fail();
+                        backoff.pause(None).await;
                     }
                     self.forget(session);
                     return pending().await;
@@ -210,20 +213,6 @@ impl WireState {
         });
     }
 
-    /// Returns whether the session still exists at the server, by sending a `ping`.
-    async fn session_exists(&self, session: &WireSession) -> Result<bool> {
-        let ping = RawRequest {
-            id: RequestId::from(PING_ID),
-            method: PingRequest::NAME.into(),
-            params: None,
-        };
-        let (pause, send_state) = (TimeoutPause::default(), SendState::new());
-        let frame = Message::from(ping).to_frame();
-        let posting = self.post(session, frame, &send_state, RefusalPolicy::Fail);
-        let response = timeout_with_pauses(super::POST_LIMIT, &pause, posting).await?;
-        Ok(self.endpoint.drain_response(response) != StatusCode::NOT_FOUND)
-    }
-
     /// Continues without a GET stream, which servers need not offer, until the session is over.
     async fn continue_without_stream(&self, may_have_missed: bool) {
         if may_have_missed {
@@ -239,17 +228,20 @@ impl WireState {
     }
 }
 
-/// Whether the server offers GET streams.
+/// What is known of the GET streams of the server.
 #[derive(Default)]
-enum GetStreamSupport {
-    /// None was opened yet.
-    #[default]
-    Unknown,
-    /// At least one was opened.
-    Offered {
-        /// The number of consecutive sessions in which the first GET got a 404.
-        refused: u32,
-    },
+struct GetStreamSupport {
+    /// Whether at least one was opened.
+    is_offered: bool,
+    /// The number of consecutive sessions in which the first GET was refused as one of an unknown session.
+    refused: u32,
+}
+
+impl GetStreamSupport {
+    const OFFERED: Self = Self {
+        is_offered: true,
+        refused: 0,
+    };
 }
 
 /// Waits until the session with this number is no longer the open one.
@@ -260,6 +252,16 @@ pub(super) async fn session_ended(sessions: &mut watch::Receiver<SessionLifecycl
     };
     // Fails only when the wire state was dropped, and this task with it.
     drop(sessions.wait_for(has_ended).await);
+}
+
+/// Returns whether the server may have refused a GET because it has lost the session. A 400 to a `Last-Event-ID` may
+/// concern the event.
+fn refuses_session(error: &Error, is_resumption: bool) -> bool {
+    match UnexpectedStatus::of(error) {
+        Some(StatusCode::NOT_FOUND) => true,
+        Some(StatusCode::BAD_REQUEST) => !is_resumption,
+        _ => false,
+    }
 }
 
 /// Returns whether the error is transient: the server is down, overloaded or starting.
@@ -311,7 +313,5 @@ impl TimeoutControl for HandshakeTimeouts<'_> {
     }
 }
 
-/// The ids of the engine are numbers, so that this string does not collide with them.
-const PING_ID: &str = "bowline: is this session known?";
-/// How many new sessions are opened for a GET stream that gets a 404 in each of them.
+/// How many new sessions are opened for a GET stream that is refused in each of them.
 const MAX_REFUSED: u32 = 5;

@@ -12,6 +12,8 @@ mod engine_timeout_control;
 mod http_sse;
 use http_sse::HttpSseWire;
 
+mod lost_session;
+
 mod post_state;
 use post_state::{AbandonedFlag, PostState};
 

@@ -4,7 +4,7 @@
 //! ```text
 //! Waiting ──▶ Posted(session) ──response head──▶ Responded(session)
 //!               │         ▲
-//!   404, or withdrawn     │ new session (after a 404)
+//! lost, or withdrawn      │ new session (after a lost one)
 //!               ▼         │
 //!              Refused ───┘   (the server did not process the request)
 //! ```

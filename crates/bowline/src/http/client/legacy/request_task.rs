@@ -6,19 +6,19 @@ use std::time::Duration;
 use bowline_core::{CorrelationKey, Message, decode_batch, is_batch, shortened};
 use bowline_types::RequestId;
 use bytes::Bytes;
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, StatusCode};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::background::session_ended;
 use super::cancel::ReservedId;
+use super::lost_session::may_refuse_session;
 use super::post_state::{AbandonedFlag, PostState};
 use super::session::WireSession;
 use super::stream_backoff::StreamBackoff;
 use super::wire_state::WireState;
 use crate::exchange::TimeoutControl;
 use crate::http::client::RefusalPolicy;
-use crate::http::client::body::ResponseBody;
 use crate::http::client::response::{ResponseContent, SseStream, read};
 use crate::http::client::send::SendState;
 use crate::limits::Limits;
@@ -33,6 +33,13 @@ pub(super) struct RequestTask {
     /// Whether the caller has dropped the request.
     pub(super) abandoned: AbandonedFlag,
     pub(super) is_opening: bool,
+}
+
+/// The response to a request, and the session in which it was posted.
+struct PostedResponse {
+    session: Arc<WireSession>,
+    headers: HeaderMap,
+    content: ResponseContent,
 }
 
 /// Requests that must be over before this one is posted.
@@ -76,11 +83,15 @@ impl RequestTask {
 
     async fn post_and_deliver(&self, frame: Bytes, send_state: &SendState) -> Result<()> {
         let timeouts = self.state.timeout_control(&self.id, &self.abandoned);
-        let Some((session, response)) = self.post(frame, send_state, &timeouts).await? else {
+        let Some(posted) = self.post(frame, send_state, &timeouts).await? else {
             return Ok(()); // dropped by the caller, and refused by the server: not processed
         };
-        let headers = response.headers().clone();
-        match read(&self.state.endpoint, response).await? {
+        let PostedResponse {
+            session,
+            headers,
+            content,
+        } = posted;
+        match content {
             ResponseContent::Other(status) => Err(self.state.endpoint.missing_response(status)),
             ResponseContent::Json(status, body) => {
                 if let Some(error) = self.state.endpoint.not_found(status, &body) {
@@ -95,16 +106,16 @@ impl RequestTask {
         }
     }
 
-    /// Posts the request, and posts it again in a new session if the server responds with 404. Returns `None` if the
-    /// caller had dropped the request before that 404.
+    /// Posts the request, and posts it once more in a new session if the server has lost the session. Returns `None` if
+    /// the caller had dropped the request before that was known.
     async fn post(
         &self,
         frame: Bytes,
         send_state: &SendState,
         timeouts: &dyn TimeoutControl,
-    ) -> Result<Option<(Arc<WireSession>, Response<ResponseBody>)>> {
+    ) -> Result<Option<PostedResponse>> {
         let refusal_policy = RefusalPolicy::AuthorizePausing(timeouts);
-        for _ in 0..MAX_SESSIONS {
+        for is_repeated in [false, true] {
             let session = match self.is_opening {
                 true => Arc::default(),
                 false => self.state.session(Some(timeouts)).await?,
@@ -120,10 +131,24 @@ impl RequestTask {
                     self.post_state.send_replace(PostState::Refused);
                 }
             })?;
-            if response.status() != StatusCode::NOT_FOUND || session.id.is_none() {
+            let (status, headers) = (response.status(), response.headers().clone());
+            if status != StatusCode::NOT_FOUND || session.id.is_none() {
                 let responded = PostState::Responded(session.clone());
-                self.post_state.send_replace(responded);
-                return Ok(Some((session, response)));
+                let may_be_lost =
+                    status == StatusCode::BAD_REQUEST && session.id.is_some() && !is_repeated;
+                if !may_be_lost {
+                    self.post_state.send_replace(responded.clone());
+                }
+                let content = read(&self.state.endpoint, response).await?;
+                let may_be_lost = may_be_lost && may_refuse_session(&content, &self.id);
+                if !may_be_lost || !self.state.has_lost(&session).await {
+                    self.post_state.send_replace(responded);
+                    return Ok(Some(PostedResponse {
+                        session,
+                        headers,
+                        content,
+                    }));
+                }
             }
             // First, so that a concurrent cancel withdraws the request instead of posting a cancel for a refused one.
             let is_wanted = send_state.reset_for_retry();
@@ -264,5 +289,3 @@ enum Delivered {
 
 /// How long a request waits for its predecessor for the same resource.
 const ORDER_LIMIT: Duration = Duration::from_secs(5);
-/// Maximum number of sessions a request is posted in, for a server that responds with 404 in every session.
-const MAX_SESSIONS: usize = 2;

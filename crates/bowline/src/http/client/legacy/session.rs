@@ -2,14 +2,14 @@
 //! another.
 //!
 //! ```text
-//! Opening ──response──▶ Initializing ──initialized──▶ Open ──404──▶ Reopening ──reopened──▶ Open
+//! Opening ──response──▶ Initializing ──initialized──▶ Open ──lost──▶ Reopening ──reopened──▶ Open
 //!                                                                     │   ▲
 //!                                                               failed▼   │a request claims a session, or a delay ends
 //!                                                                   Failed
 //! ```
 //!
-//! One task performs the handshakes (`WireState::run_background`), so that dropping the call that got the 404 cannot
-//! interrupt one. Requests claim a session and wait while there is none.
+//! One task performs the handshakes (`WireState::run_background`), so that dropping the call that found the session lost
+//! cannot interrupt one. Requests claim a session and wait while there is none.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ pub(super) enum SessionPhase {
     /// `initialize` has a response; `notifications/initialized` was not posted yet.
     Initializing(Arc<WireSession>),
     Open(Arc<WireSession>),
-    /// The server responded with 404, and a new handshake is under way.
+    /// The server has lost the session, and a new handshake is under way.
     Reopening {
         attempt: u64,
     },
@@ -136,7 +136,7 @@ impl SessionLifecycle {
         }
     }
 
-    /// Handles a 404 to a request in `session`. Returns whether that ends the current session: not if `session` is an
+    /// Records that the server has lost `session`. Returns whether that ends the current session: not if `session` is an
     /// older one, or has no id.
     pub(super) fn forget(&mut self, session: &WireSession) -> bool {
         let is_current = session.id.is_some()

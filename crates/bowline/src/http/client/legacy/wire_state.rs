@@ -209,7 +209,7 @@ impl WireState {
         claim.expect("`send_if_modified` calls the closure")
     }
 
-    /// Handles a 404 to a request in `session`: starts to open a new one if it is the current one.
+    /// Handles that the server has lost `session`: starts to open a new one if it is the current one.
     pub(super) fn forget(&self, session: &WireSession) {
         let forget = |sessions: &mut SessionLifecycle| sessions.forget(session);
         if self.sessions.send_if_modified(forget) {
