@@ -116,7 +116,7 @@ mod tests {
                 "https://x.example:8/@a/b/mcp",
                 "https://x.example:8/@a/b/mcp",
             ),
-            ("file:///home/ada", "file:///home/ada"),
+            ("file:///project", "file:///project"),
             ("https://KEY@x.example/", "https://…@x.example/"),
             ("https://u:KEY@x.example:8/mcp", "https://…@x.example:8/mcp"),
             ("https://u:K@EY@x.example", "https://…@x.example"),
