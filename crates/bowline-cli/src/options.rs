@@ -362,7 +362,7 @@ Examples:
   bowline bridge -- npx -y some-server     a stdio server, for HTTP clients
   bowline bridge https://example.com/mcp   an HTTP server, for stdio hosts
   bowline doctor https://example.com/mcp   what is wrong, and how to mend it
-  bowline new weather                      a small server project, with a test
+  bowline new weather --path ../bowline    a small server project, with a test
   bowline demo                             cancelled calls over stdio and HTTP";
 
 #[cfg(test)]

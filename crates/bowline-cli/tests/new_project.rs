@@ -43,8 +43,11 @@ fn a_new_project_compiles_and_its_test_passes() {
     let folder = Folder::new("compiles");
     let checkout = checkout();
 
-    let created = folder.bowline(&["new", "weather", "--path", checkout.to_str().unwrap()]);
+    let checkout_text = checkout.to_str().unwrap();
+    let created = folder.bowline(&["new", "weather", "--json", "--path", checkout_text]);
     assert!(created.status.success(), "{created:?}");
+    let report: serde_json::Value = serde_json::from_slice(&created.stdout).unwrap();
+    assert_eq!(report["name"], "weather");
     let project = folder.0.join("weather");
     // The versions that are tested, which need no network.
     fs::copy(checkout.join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
@@ -70,8 +73,11 @@ fn nothing_is_overwritten_and_names_are_checked() {
     let folder = Folder::new("refuses");
     fs::create_dir(folder.0.join("taken")).unwrap();
 
-    let taken = folder.bowline(&["new", "taken"]);
-    let invalid = folder.bowline(&["new", "../evil"]);
+    let checkout = checkout();
+    let checkout = checkout.to_str().unwrap();
+
+    let taken = folder.bowline(&["new", "taken", "--path", checkout]);
+    let invalid = folder.bowline(&["new", "../evil", "--path", checkout]);
     let elsewhere = folder.bowline(&["new", "weather", "--path", "."]);
 
     assert_eq!(taken.status.code(), Some(1), "{taken:?}");
@@ -90,16 +96,15 @@ fn nothing_is_overwritten_and_names_are_checked() {
 }
 
 #[test]
-fn the_published_crate_is_used_without_a_checkout() {
-    let folder = Folder::new("published");
+fn a_project_needs_a_checkout_until_the_sdk_is_published() {
+    let folder = Folder::new("unpublished");
 
-    let created = folder.bowline(&["new", "weather", "--json"]);
+    let refused = folder.bowline(&["new", "weather"]);
 
-    assert!(created.status.success(), "{created:?}");
-    let report: serde_json::Value = serde_json::from_slice(&created.stdout).unwrap();
-    assert_eq!(report["name"], "weather");
-    let manifest = fs::read_to_string(folder.0.join("weather/Cargo.toml")).unwrap();
-    assert!(manifest.contains("bowline = \"0.1.0\""), "{manifest}");
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert!(stderr.contains("--path <SDK_CHECKOUT>"), "{stderr}");
+    assert!(!folder.0.join("weather").exists());
 }
 
 /// As in the manifest of the workspace.

@@ -136,7 +136,8 @@ fn number(reasons: &mut Vec<&'static str>, reason: &'static str) -> usize {
 const INTRODUCTION: &str = "\
 # Cancellation
 
-Abandoning a call stops its handler, on every transport, by the signal of that transport, and affects no other call.
+Abandoning a call stops its handler, by the signal of its transport, and affects no other call. Where the protocol has no such
+signal, which is legacy HTTP without sessions, the table says n/a.
 This file lists where that was tested. `BLESS=1 cargo test -p scenarios --test matrix` generates it; without `BLESS`
 the command fails if the file differs from the run.
 

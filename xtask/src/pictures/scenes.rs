@@ -24,7 +24,7 @@ use Step::{Press, Type, WaitFor, WaitForPrompt};
 pub(super) const SCENES: &[Scene] = &[
     Scene {
         name: "demo",
-        title: "bowline demo: calls that are dropped on every transport, and how their handlers stop",
+        title: "bowline demo: calls that are dropped in process and over stdio and HTTP, and how their handlers stop",
         steps: &[Type("bowline demo"), Press("Enter"), WaitForPrompt],
     },
     Scene {

@@ -18,9 +18,9 @@ use name::CrateName;
 pub(crate) struct NewOptions {
     /// The name of the project, and of the folder that is created for it.
     name: CrateName,
-    /// Use the checkout of the SDK in this folder, not the published crate: required until there is one.
+    /// The folder of a clone of the SDK's repository, which the project depends on: the SDK is not published yet.
     #[arg(long, value_name = "SDK_CHECKOUT")]
-    path: Option<PathBuf>,
+    path: PathBuf,
     #[command(flatten)]
     output: OutputOptions,
 }
@@ -35,10 +35,7 @@ pub(crate) fn run(options: &NewOptions) -> Result<Exit, Failure> {
     let current = std::env::current_dir()
         .map_err(|error| Failure::other("failed to read the current folder").caused_by(error))?;
     let folder = current.join(name);
-    let bowline = match &options.path {
-        Some(checkout) => path_dependency(&current.join(checkout))?,
-        None => format!("\"{}\"", env!("CARGO_PKG_VERSION")),
-    };
+    let bowline = path_dependency(&current.join(&options.path))?;
     let files = render(name, &bowline, &folder);
     write(&folder, &files)?;
 
@@ -127,12 +124,12 @@ mod tests {
 
     #[test]
     fn templates_are_filled_completely() {
-        let files = render("weather", "\"0.1\"", Path::new("/tmp/weather"));
+        let files = render("weather", "{ path = \"sdk\" }", Path::new("/tmp/weather"));
 
         for (path, text) in &files {
             assert!(!text.contains("{{"), "{path}: {text}");
         }
-        assert!(files[0].1.contains("bowline = \"0.1\""));
+        assert!(files[0].1.contains("bowline = { path = \"sdk\" }"));
         assert!(files[2].1.contains("/tmp/weather/target/release/weather"));
     }
 

@@ -23,6 +23,23 @@ async fn everywhere(words: &[&str], check: impl Fn(&str, crate::support::Ended))
 }
 
 #[tokio::test]
+async fn the_guide_shows_what_ls_prints() {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tool.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let (_, shown) = guide
+        .split_once("$ bowline ls -- bowline serve-demo\n")
+        .unwrap();
+    let (shown, _) = shown.split_once("```").unwrap();
+
+    let ended = in_time(run(&["ls", "--", BOWLINE, "serve-demo"])).await;
+
+    let mut printed = ended.stdout.lines();
+    for line in shown.lines().filter(|line| *line != "  …") {
+        assert!(printed.any(|it| it == line), "{line:?} in {}", ended.stdout);
+    }
+}
+
+#[tokio::test]
 async fn ls_shows_signatures_and_only_the_sections_that_the_server_has() {
     everywhere(&["ls"], |at, ended| {
         assert_eq!(ended.code, Some(0), "{at}: {ended:?}");
