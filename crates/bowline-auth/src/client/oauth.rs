@@ -66,7 +66,7 @@ pub(crate) struct OAuthConfig {
     pub(crate) outlives_calls: bool,
     /// Distinguishes the credentials of several users of one server in the store.
     account: Option<String>,
-    pub(crate) allows_plain_http: bool,
+    allows_plain_http: bool,
     pub(crate) max_prompts: usize,
     pub(crate) prompts_within: Duration,
 }
@@ -446,6 +446,18 @@ impl OAuth {
 }
 
 impl OAuthConfig {
+    /// Fails if tokens would be sent unencrypted to another machine. Called where a token is obtained or sent, and not
+    /// earlier: a server that requires none can be called.
+    pub(crate) fn check_encryption(&self, server: &Url) -> Result<()> {
+        let is_protected = server.scheme() == "https"
+            || AddressPolicy::for_server(server) == AddressPolicy::ThisMachine;
+        if is_protected || self.allows_plain_http {
+            return Ok(());
+        }
+        let server = server.to_string();
+        Err(Error::Unencrypted { server })
+    }
+
     fn start(self) -> Result<OAuthRuntime> {
         let address = &self.server;
         let server = Url::parse(address)

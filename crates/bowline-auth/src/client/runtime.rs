@@ -144,7 +144,7 @@ impl OAuthRuntime {
         let Some(url) = url.ok().filter(|url| url.origin() == self.server.origin()) else {
             return Ok(());
         };
-        self.check_encryption()?;
+        self.config.check_encryption(&self.server)?;
         self.refresh_if_due().await;
         let (tokens, key, nonce) = {
             let state = self.state.lock();
@@ -167,18 +167,6 @@ impl OAuthRuntime {
         let value = header_value(&tokens.header())?;
         head.headers.insert(AUTHORIZATION, value);
         Ok(())
-    }
-
-    /// Fails if tokens would be sent unencrypted to another machine. Called where a token is obtained or sent, and not
-    /// earlier: a server that requires none can be called.
-    fn check_encryption(&self) -> Result<()> {
-        let is_protected = self.server.scheme() == "https"
-            || AddressPolicy::for_server(&self.server) == AddressPolicy::ThisMachine;
-        if is_protected || self.config.allows_plain_http {
-            return Ok(());
-        }
-        let server = self.server.to_string();
-        Err(Error::Unencrypted { server })
     }
 
     /// Returns a name for the signed-in user, unique within this process.
@@ -484,7 +472,7 @@ impl OAuthRuntime {
 
     /// Runs a flow and stores its result.
     async fn run_and_store(&self, intent: Intent, challenge: Option<Challenge>) -> Result<()> {
-        self.check_encryption()?;
+        self.config.check_encryption(&self.server)?;
         let proof_key = self.proof_key().await?;
         let (before, epoch) = self.snapshot();
         if intent == Intent::Refresh && self.is_refreshed_elsewhere(&before).await? {

@@ -51,7 +51,7 @@ async fn a_server_that_requires_no_token_is_called() {
 }
 
 #[tokio::test]
-async fn a_server_that_requires_a_token_gets_none_and_nobody_is_asked_for_one() {
+async fn a_server_that_requires_a_token_gets_none_and_no_prompt_is_shown() {
     let (servers, store) = (servers(), Arc::default());
     let client = connect(&servers, oauth(&servers, &store)).await;
 

@@ -49,7 +49,7 @@ impl OAuthRuntime {
         if self.config.application.is_unattended() {
             return Err(Error::misuse("this grant does not involve a user"));
         }
-        self.check_encryption()?;
+        self.config.check_encryption(&self.server)?;
         let proof_key = self.proof_key().await?;
         let (before, epoch) = self.snapshot();
         let challenge = pick_challenge(challenges);
@@ -88,7 +88,7 @@ impl OAuthRuntime {
         pending: PendingAuthorization,
         redirect_url: &str,
     ) -> Result<()> {
-        self.check_encryption()?;
+        self.config.check_encryption(&self.server)?;
         let proof_key = self.proof_key().await?;
         let (before, epoch) = self.snapshot();
         let setup = self.setup(Intent::Obtain, None, before.clone(), Arc::clone(&proof_key));
