@@ -527,11 +527,12 @@ impl Driver {
     }
 
     /// Handles the end of the input. The peer may still read answers, including those in the wire's buffer, so the
-    /// handlers may finish.
+    /// handlers may finish. In a drain too they get no more time than that: the only peer is gone.
     fn input_ended(&mut self) {
+        let limit = Instant::now() + INPUT_END_GRACE;
         let until = match self.phase {
-            DriverPhase::Closing { until, .. } => until,
-            DriverPhase::Running | DriverPhase::Ended => Instant::now() + INPUT_END_GRACE,
+            DriverPhase::Closing { until, .. } => until.min(limit),
+            DriverPhase::Running | DriverPhase::Ended => limit,
         };
         self.phase = DriverPhase::Closing {
             until,

@@ -13,15 +13,19 @@ use bowline::schemars::{self, JsonSchema};
 use bowline::server::{DrainPhase, WireService};
 use bowline::telemetry::Telemetry;
 use bowline::types::{ElicitResult, Implementation};
+use bowline::wire::Lines;
 use bowline::{Json, wire};
 use serde::Deserialize;
 use serde_json::json;
+use tokio::io::{AsyncWriteExt as _, DuplexStream};
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::support::all_lists;
 
 const MINUTE: Duration = Duration::from_secs(60);
+const SECOND: Duration = Duration::from_secs(1);
 const SECONDS: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize, JsonSchema)]
@@ -175,4 +179,76 @@ async fn requests_of_a_wire_that_do_not_finish_are_counted() {
 
     assert_eq!(begun.elapsed(), SECONDS);
     assert_eq!(server.drain_report().cancelled, 3);
+}
+
+/// The end of the input of a wire whose only call never ends, and a drain with a minute of grace, in either order.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_input_ends_a_drain_within_two_seconds() {
+    for drains_first in [true, false] {
+        let (server, serving, client) = serve_endless_call().await;
+        let begun = Instant::now();
+
+        if drains_first {
+            server.shut_down(MINUTE);
+            pass_a_second().await; // the driver has begun to drain
+            drop(client);
+        } else {
+            drop(client);
+            pass_a_second().await;
+            server.shut_down(MINUTE);
+        }
+        serving.await.unwrap().unwrap();
+
+        let since_the_end = begun.elapsed() - SECOND * u32::from(drains_first);
+        assert_eq!(since_the_end, 2 * SECOND, "{drains_first}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_input_does_not_prolong_a_drain() {
+    let (server, serving, client) = serve_endless_call().await;
+    let begun = Instant::now();
+
+    server.shut_down(2 * SECOND);
+    pass_a_second().await;
+    drop(client);
+    serving.await.unwrap().unwrap();
+
+    assert_eq!(begun.elapsed(), 2 * SECOND);
+}
+
+/// Serves a byte stream, at whose other end a call has been written that never ends. Dropping the stream ends the input.
+async fn serve_endless_call() -> (Server, JoinHandle<bowline::Result<()>>, DuplexStream) {
+    let started = Arc::new(Notify::new());
+    let endless = Tool::new("endless", {
+        let started = started.clone();
+        move || {
+            started.notify_one();
+            std::future::pending::<&str>()
+        }
+    });
+    let server = Server::new("s", "1").tool(endless);
+    let (mut near, far) = tokio::io::duplex(4096);
+    let (read, write) = tokio::io::split(far);
+    let serving = tokio::spawn(server.clone().serve(Lines::new(read, write)));
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({"name": "endless", "_meta": meta});
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    near.write_all(format!("{call}\n").as_bytes())
+        .await
+        .unwrap();
+    started.notified().await;
+    (server, serving, near)
+}
+
+/// Advances the clock, after the tasks have done what they can do now.
+async fn pass_a_second() {
+    for _ in 0..8 {
+        tokio::task::yield_now().await;
+    }
+    tokio::time::advance(SECOND).await;
 }
