@@ -417,10 +417,13 @@ impl Bridge {
 }
 
 impl BridgeBuilder {
-    /// Sets how many connections to the server have the same principal and capabilities. 4 by default.
+    /// Sets how many connections to the server have the same principal and capabilities. 1 by default, so that all calls
+    /// of a client reach the same process, and the state that it keeps.
     ///
-    /// A legacy server does not say which call its questions are about, so a call about which it may ask has a
-    /// connection to itself up to this number. Further calls share one, and a question that cannot be placed is refused.
+    /// A legacy server over stdio does not say which call its questions are about. If calls of several clients without a
+    /// principal share a connection, a question waits until only one of these calls is left, for 30 seconds, and is then
+    /// refused. For a server that asks, and keeps no state between calls, a higher limit gives each call of a modern client
+    /// that can be asked a connection to itself, up to this number; further calls share one.
     pub fn max_connections_each(mut self, max: usize) -> Self {
         self.upstream.max_connections_each = max;
         self

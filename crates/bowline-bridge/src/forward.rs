@@ -72,7 +72,7 @@ async fn forward_once(
     }
     let client = is_legacy_client.then(|| Arc::new(LegacyClient(cx.clone())));
     let open = || Relay::open(connection.channel(), request, options(upstream));
-    let (mut relay, _registered) = match client {
+    let (mut relay, mut registered) = match client {
         Some(client) => {
             let id = |relay: &Relay| relay.request_id().cloned();
             let (relay, registered) = connection.questions().register(client, open, id);
@@ -80,8 +80,11 @@ async fn forward_once(
         }
         None => (open(), None),
     };
-    let answer = relayed_answer(upstream, &lease, &mut relay, cx).await?;
-    Ok(result_of(answer))
+    let answer = relayed_answer(upstream, &lease, &mut relay, cx).await;
+    if let Some(registered) = &mut registered {
+        registered.answered();
+    }
+    Ok(result_of(answer?))
 }
 
 /// Forwards a request of a legacy client to a modern server, which asks by returning `input_required`: the client is

@@ -259,7 +259,7 @@ impl ModernCalls {
             () = asked => return self.park(call, sent),
         };
         call.finish();
-        tasks::explain_refusal(&sent.lease.lease, &sent.request, outcome).await
+        tasks::explain_refusal(&sent.lease, &sent.request, outcome).await
     }
 
     /// Parks a call that the server asks about.
@@ -317,10 +317,10 @@ struct SentCall {
     relay: Relay,
     /// Its answer, while the version of the server is checked.
     answer: Option<Result<Answer, Error>>,
-    _registered: RegisteredCall,
+    registered: RegisteredCall,
     _log_level: Option<LogLevelUse>,
     upstream: Arc<Upstream>,
-    lease: CallLease,
+    lease: Arc<ConnectionLease>,
     tasks: TaskScope,
     /// The request of the client.
     request: Request,
@@ -337,13 +337,14 @@ impl SentCall {
     async fn outcome(&mut self, cx: &Context) -> Outcome {
         if self.answer.is_none() {
             let answer = self.relay.answer(cx).await;
-            self.lease.is_answered = matches!(answer, Ok(_) | Err(Error::Rpc(_)));
+            if matches!(answer, Ok(_) | Err(Error::Rpc(_))) {
+                self.registered.answered();
+            }
             self.answer = Some(answer);
         }
         if let Some(Err(error)) = &self.answer {
             // The answer is kept meanwhile, because this future may be dropped. Boxed: most calls succeed.
-            let lease = &self.lease.lease;
-            Box::pin(self.upstream.has_changed_era(lease, error)).await;
+            Box::pin(self.upstream.has_changed_era(&self.lease, error)).await;
         }
         match self.answer.take().unwrap_or(Err(Error::Closed)) {
             // A legacy server that wants the user to open a URL first, and the call to be made again.
@@ -353,25 +354,10 @@ impl SentCall {
                     .seal(upstream, &self.request, &self.principal, result)
             }
             answer => {
-                let attempt = self.lease.lease.attempt();
+                let attempt = self.lease.attempt();
                 let outcome = outcome(&self.upstream, attempt, answer).map_err(to_modern_error);
-                tasks::convert_answer(&self.tasks, &self.lease.lease, &self.request, outcome)
+                tasks::convert_answer(&self.tasks, &self.lease, &self.request, outcome)
             }
-        }
-    }
-}
-
-/// The lease of a call that was sent. If the call is abandoned, the server may still ask about it, and would seem to ask
-/// about the next call.
-struct CallLease {
-    lease: Arc<ConnectionLease>,
-    is_answered: bool,
-}
-
-impl Drop for CallLease {
-    fn drop(&mut self) {
-        if !self.is_answered {
-            self.lease.abandoned();
         }
     }
 }
@@ -424,13 +410,10 @@ impl UnsentCall {
         Ok(SentCall {
             relay,
             answer: None,
-            _registered: registered,
+            registered,
             _log_level: log_level,
             upstream,
-            lease: CallLease {
-                lease: Arc::new(lease),
-                is_answered: false,
-            },
+            lease: Arc::new(lease),
             tasks,
             request,
             principal,

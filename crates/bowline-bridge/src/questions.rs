@@ -4,15 +4,18 @@
 //! legacy server asks on its connection, and does not say for which call:
 //!
 //! ```text
-//! question ─┬─ it names a task ───────────────────────────▶ the client of that task
-//!           ├─ the transport knows the call ─────────────▶ the client of that call
-//!           ├─ the connection belongs to one client ─────▶ that client, outside of its calls
-//!           ├─ other calls are in flight ────────────────▶ refused
-//!           ├─ it may be about a call that was abandoned ▶ refused
-//!           └─ no call is in flight ─────────────────────▶ held for the next call, for a while
+//! question ─┬─ it names a task ──────────────────────────────▶ the client of that task
+//!           ├─ the transport knows the call ────────────────▶ the client of that call
+//!           ├─ the connection belongs to a legacy client ───▶ that client, outside of its calls
+//!           ├─ it may be about a call that was abandoned ───▶ refused
+//!           ├─ one call is in flight ───────────────────────▶ the client of that call
+//!           ├─ several, all of one client ──────────────────▶ that client, in its last call
+//!           ├─ several, of clients without a name ──────────▶ held until one call is left, for a while
+//!           ├─ a request that cannot wait for input is ─────▶ refused
+//!           └─ nothing is in flight ────────────────────────▶ held for the next call, for a while
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +26,7 @@ use bowline::exchange::{
 use bowline::telemetry::Telemetry;
 use bowline::{Context, ErrorCode, Json, RequestId, RpcError};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::tasks::related_task;
 
@@ -37,46 +41,70 @@ pub(crate) trait AskClient: Send + Sync + 'static {
     }
 }
 
+/// Whose calls a connection carries.
+#[derive(Default)]
+pub(crate) struct ConnectionClients {
+    /// The client to which the whole connection belongs: the one behind a legacy connection of the front.
+    pub(crate) owner: Option<Arc<dyn AskClient>>,
+    /// Whether all calls are of one client, or of one principal.
+    pub(crate) is_one_client: bool,
+    /// Whether the transport may tell the call that a question is about, as Streamable HTTP does. On other wires
+    /// [`Context::within`] is the only call in flight, which may not be the one.
+    pub(crate) tells_call: bool,
+}
+
 /// The questions of one connection to an upstream, and who can answer them.
 pub(crate) struct Questions {
     upstream: Arc<str>,
     /// The limit that an error names, if calls share the connection because of it.
     max_connections: usize,
-    /// The client to which the whole connection belongs: the one behind a legacy connection of the front.
-    owner: Option<Arc<dyn AskClient>>,
+    clients: ConnectionClients,
     state: Mutex<QuestionsState>,
 }
 
 #[derive(Default)]
 struct QuestionsState {
-    calls: BTreeMap<RequestId, Arc<dyn AskClient>>,
+    calls: BTreeMap<RequestId, OpenCall>,
+    /// The number of the next call.
+    next_call: u64,
     /// By the ids of tasks.
     tasks: BTreeMap<Arc<str>, Arc<dyn AskClient>>,
     held: Vec<HeldQuestion>,
-    /// Whether a call was abandoned. The server may ignore the cancel, and ask about it at any later time.
-    has_abandoned: bool,
+    /// When a call was last abandoned. The server may not have read the cancel, or ignore it, and ask about the call.
+    last_abandoned: Option<Instant>,
 }
 
-/// A question that was asked while no call was in flight. Closed once the server does not wait any more.
-type HeldQuestion = oneshot::Sender<Arc<dyn AskClient>>;
+struct OpenCall {
+    /// Ids are numbers or texts of the transport, whose order says nothing.
+    number: u64,
+    client: Arc<dyn AskClient>,
+}
+
+/// A question that waits until it is certain whom to ask.
+struct HeldQuestion {
+    /// The calls that it may be about; `None` if it was asked while there was none, and waits for the next one.
+    candidates: Option<BTreeSet<RequestId>>,
+    /// Closed once the server does not wait any more. Dropped if the question is refused.
+    client: oneshot::Sender<Arc<dyn AskClient>>,
+}
 
 impl Questions {
     pub(crate) fn new(
         upstream: Arc<str>,
         max_connections: usize,
-        owner: Option<Arc<dyn AskClient>>,
+        clients: ConnectionClients,
     ) -> Arc<Self> {
         Arc::new(Self {
             upstream,
             max_connections,
-            owner,
+            clients,
             state: Mutex::default(),
         })
     }
 
     /// Returns whether the whole connection belongs to one client.
     pub(crate) fn has_owner(&self) -> bool {
-        self.owner.is_some()
+        self.clients.owner.is_some()
     }
 
     /// Starts a call with `open`, and makes `client` the one that is asked about it. The server cannot ask in between:
@@ -91,11 +119,14 @@ impl Questions {
         let opened = open();
         let id = id(&opened);
         if let Some(id) = &id {
-            state.calls.insert(id.clone(), client);
+            let number = state.next_call;
+            state.next_call += 1;
+            state.calls.insert(id.clone(), OpenCall { number, client });
         }
         let registered = RegisteredCall {
             questions: self.clone(),
             id,
+            is_answered: false,
         };
         (opened, registered)
     }
@@ -115,74 +146,92 @@ impl Questions {
         }
     }
 
-    /// Records that the client of a call does not wait any more, while the server may still work on it.
-    pub(crate) fn call_abandoned(&self) {
-        self.lock().has_abandoned = true;
-    }
-
     /// Puts the questions that wait for the next call to `client`. Returns whether there are any.
     pub(crate) fn release_held(&self, client: impl FnOnce() -> Arc<dyn AskClient>) -> bool {
-        let mut held = std::mem::take(&mut self.lock().held);
-        held.retain(|question| !question.is_closed());
+        let waits = |held: &mut HeldQuestion| held.candidates.is_none();
+        let mut held: Vec<_> = self.lock().held.extract_if(.., waits).collect();
+        held.retain(|held| !held.client.is_closed());
         if held.is_empty() {
             return false;
         }
         let client = client();
         let sent = held
             .into_iter()
-            .map(|held| held.send(client.clone()).is_ok());
+            .map(|held| held.client.send(client.clone()).is_ok());
         sent.fold(false, |any, sent| any | sent)
     }
 
     async fn answer(&self, within: Option<RequestId>, question: RawInputRequest) -> Outcome {
         let task = question.params.as_ref().and_then(related_task);
-        match self.place(within.as_ref(), task.as_deref(), question.kind) {
-            Placed::Client(client) => {
-                let outcome = client.ask(question.clone()).await;
-                if outcome.is_err() && self.waits_for_next_call(within.as_ref(), &question) {
-                    return self.hold(question).await;
+        loop {
+            match self.place(within.as_ref(), task.as_deref(), question.kind)? {
+                Placed::Client(client) => {
+                    let outcome = client.ask(question.clone()).await;
+                    if outcome.is_err() && self.waits_for_next_call(within.as_ref(), &question) {
+                        let held = self.lock().hold(None)?;
+                        return wait_for_call(held, question).await;
+                    }
+                    return outcome;
                 }
-                outcome
+                Placed::OneOf(client, id) => {
+                    let outcome = client.ask(question.clone()).await;
+                    // If the call has ended, the question was about another one.
+                    if outcome.is_ok() || self.lock().calls.contains_key(&id) {
+                        return outcome;
+                    }
+                }
+                Placed::NextCall(held) => return wait_for_call(held, question).await,
+                Placed::LastCall(held) => return self.wait_until_certain(held, question).await,
             }
-            Placed::Unknown => {
-                tracing::warn!(
-                    upstream = %self.upstream,
-                    question = %question.kind,
-                    max_connections = self.max_connections,
-                    "refused a question: several calls share the connection, and the server does not say which of \
-                     them it is about; raise the limit of connections"
-                );
-                Err(refused(
-                    "the bridge cannot tell which call this request is about",
-                ))
-            }
-            Placed::Nowhere => Err(refused("no call waits for this request")),
-            Placed::Held => self.hold(question).await,
         }
     }
 
-    fn place(&self, within: Option<&RequestId>, task: Option<&str>, kind: InputKind) -> Placed {
-        let state = self.lock();
+    fn place(
+        &self,
+        within: Option<&RequestId>,
+        task: Option<&str>,
+        kind: InputKind,
+    ) -> Result<Placed, RpcError> {
+        let mut state = self.lock();
         if let Some(client) = task.and_then(|id| state.tasks.get(id)) {
-            return Placed::Client(client.clone());
+            return Ok(Placed::Client(client.clone()));
         }
-        if let Some(client) = within.and_then(|id| state.calls.get(id)) {
-            return Placed::Client(client.clone());
-        }
-        if let Some(owner) = &self.owner {
-            // Not in one of its calls: the question may be about any of them, and would end with that one. If there is no
-            // other way to the client yet, a call is better than a wait.
-            let call = || state.calls.values().next_back();
-            let client = (!owner.is_ready()).then(call).flatten();
-            return Placed::Client(client.unwrap_or(owner).clone());
+        let last_call = || state.calls.iter().max_by_key(|(_, call)| call.number);
+        if let Some(owner) = &self.clients.owner {
+            let of_call = within.and_then(|id| state.calls.get(id));
+            // Not in another one of its calls: the question may be about any of them, and would end with that one. If there
+            // is no other way to the client yet, a call is better than a wait.
+            let any = || last_call().filter(|_| !owner.is_ready());
+            let call = of_call.or_else(|| any().map(|(_, call)| call));
+            let client = call.map_or(owner, |call| &call.client);
+            return Ok(Placed::Client(client.clone()));
         }
         // Roots are those of the client, whatever call they are about.
-        if kind != InputKind::Roots && (within.is_some() || state.has_abandoned) {
-            return Placed::Nowhere;
+        let needs_call = kind != InputKind::Roots;
+        let may_be_of_abandoned = needs_call && state.may_be_of_abandoned();
+        // With several calls in flight the transport has told the call. If it is the only one, it may be a guess.
+        let is_certain = self.clients.tells_call && state.calls.len() > 1;
+        let is_told = is_certain || !may_be_of_abandoned;
+        if let Some(within) = within.filter(|_| is_told) {
+            match state.calls.get(within) {
+                Some(call) => return Ok(Placed::Client(call.client.clone())),
+                None if needs_call => return Err(refused("no call waits for this request")),
+                None => {}
+            }
         }
-        match state.calls.is_empty() {
-            true => Placed::Held,
-            false => Placed::Unknown,
+        if may_be_of_abandoned || (needs_call && within.is_some() && state.calls.is_empty()) {
+            return Err(refused("no call waits for this request"));
+        }
+        match last_call() {
+            None => Ok(Placed::NextCall(state.hold(None)?)),
+            Some((_, call)) if state.calls.len() == 1 => Ok(Placed::Client(call.client.clone())),
+            Some((id, call)) if self.clients.is_one_client => {
+                Ok(Placed::OneOf(call.client.clone(), id.clone()))
+            }
+            Some(_) => {
+                let candidates = state.calls.keys().cloned().collect();
+                Ok(Placed::LastCall(state.hold(Some(candidates))?))
+            }
         }
     }
 
@@ -190,25 +239,28 @@ impl Questions {
     /// opens, so that the call in flight is not what they ask about, and may end before the client is asked.
     fn waits_for_next_call(&self, within: Option<&RequestId>, question: &RawInputRequest) -> bool {
         let has_ended = within.is_some_and(|id| !self.lock().calls.contains_key(id));
-        question.kind == InputKind::Roots && self.owner.is_none() && has_ended
+        question.kind == InputKind::Roots && self.clients.owner.is_none() && has_ended
     }
 
-    async fn hold(&self, question: RawInputRequest) -> Outcome {
-        let (sender, client) = oneshot::channel();
-        {
-            let mut state = self.lock();
-            state.held.retain(|held| !held.is_closed());
-            if state.held.len() == MAX_HELD {
-                return Err(refused("too many requests wait for the client"));
-            }
-            state.held.push(sender);
+    /// Waits until the question can be about one call only.
+    async fn wait_until_certain(
+        &self,
+        held: oneshot::Receiver<Arc<dyn AskClient>>,
+        question: RawInputRequest,
+    ) -> Outcome {
+        if let Ok(Ok(client)) = tokio::time::timeout(HOLD_TIME, held).await {
+            return client.ask(question).await;
         }
-        match tokio::time::timeout(HOLD_TIME, client).await {
-            Ok(Ok(client)) => client.ask(question).await,
-            _ => Err(refused(
-                "the client made no call that could carry this request",
-            )),
-        }
+        tracing::warn!(
+            upstream = %self.upstream,
+            question = %question.kind,
+            max_connections = self.max_connections,
+            "refused a question: calls of several clients share the connection, and the server does not say which of \
+             them it is about; raise the limit of connections, or require tokens"
+        );
+        Err(refused(
+            "the bridge cannot tell which call this request is about",
+        ))
     }
 
     fn lock(&self) -> MutexGuard<'_, QuestionsState> {
@@ -216,29 +268,114 @@ impl Questions {
     }
 }
 
+/// Puts a question to the client of the next call.
+async fn wait_for_call(
+    held: oneshot::Receiver<Arc<dyn AskClient>>,
+    question: RawInputRequest,
+) -> Outcome {
+    match tokio::time::timeout(HOLD_TIME, held).await {
+        Ok(Ok(client)) => client.ask(question).await,
+        _ => Err(refused(
+            "the client made no call that could carry this request",
+        )),
+    }
+}
+
+impl QuestionsState {
+    /// Adds a question that waits. Returns whom to ask, once it is certain.
+    fn hold(
+        &mut self,
+        candidates: Option<BTreeSet<RequestId>>,
+    ) -> Result<oneshot::Receiver<Arc<dyn AskClient>>, RpcError> {
+        self.held.retain(|held| !held.client.is_closed());
+        if self.held.len() == MAX_HELD {
+            return Err(refused("too many requests wait for the client"));
+        }
+        let (sender, receiver) = oneshot::channel();
+        self.held.push(HeldQuestion {
+            candidates,
+            client: sender,
+        });
+        Ok(receiver)
+    }
+
+    /// Returns whether a question that names no call may be about one that was abandoned: for a while in any case, and
+    /// later if there is no other call.
+    fn may_be_of_abandoned(&self) -> bool {
+        let since = self.last_abandoned.map(|at| at.elapsed());
+        since.is_some_and(|since| since < ABANDONED_TIME || self.calls.is_empty())
+    }
+
+    /// Removes a call. The questions that may be about it are refused if it was abandoned. Else they are about the other
+    /// calls, and do not wait any more if only one is left.
+    fn remove_call(&mut self, id: &RequestId, is_answered: bool) -> RemovedCall {
+        let call = self.calls.remove(id);
+        if call.is_some() && !is_answered {
+            self.last_abandoned = Some(Instant::now());
+        }
+        let is_settled = |held: &mut HeldQuestion| match &mut held.candidates {
+            Some(candidates) => candidates.remove(id) && (!is_answered || candidates.len() == 1),
+            None => false,
+        };
+        let settled = self.held.extract_if(.., is_settled);
+        let settled = settled.map(|held| {
+            let last = held.candidates.iter().flatten().next();
+            let call = last.and_then(|id| self.calls.get(id));
+            let client = call.filter(|_| is_answered).map(|call| call.client.clone());
+            (held, client)
+        });
+        RemovedCall {
+            settled: settled.collect(),
+            _call: call,
+        }
+    }
+}
+
+/// What a call leaves that has ended. It is dropped after the lock.
+struct RemovedCall {
+    /// The questions that do not wait any more, with the client to ask; `None` for those that are refused.
+    settled: Vec<(HeldQuestion, Option<Arc<dyn AskClient>>)>,
+    _call: Option<OpenCall>,
+}
+
 /// Who answers a question.
 enum Placed {
     Client(Arc<dyn AskClient>),
-    Unknown,
-    /// It is about a request that cannot wait for input, or about a call that was abandoned.
-    Nowhere,
-    Held,
+    /// A client with several calls, in this one of them.
+    OneOf(Arc<dyn AskClient>, RequestId),
+    /// The client of the next call.
+    NextCall(oneshot::Receiver<Arc<dyn AskClient>>),
+    /// The client of the call that is the last one in flight.
+    LastCall(oneshot::Receiver<Arc<dyn AskClient>>),
 }
 
-/// A call that the server may ask about, until it is dropped.
+/// A call that the server may ask about, until it is dropped. It is abandoned then, unless it was answered: the server
+/// may go on, and ask about it.
 #[must_use = "a question about the call is refused once this is dropped"]
 pub(crate) struct RegisteredCall {
     questions: Arc<Questions>,
     id: Option<RequestId>,
+    is_answered: bool,
+}
+
+impl RegisteredCall {
+    /// Records that the server does not work on the call any more.
+    pub(crate) fn answered(&mut self) {
+        self.is_answered = true;
+    }
 }
 
 impl Drop for RegisteredCall {
     fn drop(&mut self) {
-        let client = self
-            .id
-            .take()
-            .and_then(|id| self.questions.lock().calls.remove(&id));
-        drop(client); // not under the lock
+        let Some(id) = self.id.take() else {
+            return;
+        };
+        let removed = self.questions.lock().remove_call(&id, self.is_answered);
+        for (held, client) in removed.settled {
+            if let Some(client) = client {
+                let _ = held.client.send(client); // fails if the server does not wait any more
+            }
+        }
     }
 }
 
@@ -318,8 +455,10 @@ fn refused(why: &str) -> RpcError {
     RpcError::new(ErrorCode::INTERNAL_ERROR, why)
 }
 
-/// How long a question is held for the next call.
+/// How long a question is held until it is certain whom to ask.
 const HOLD_TIME: Duration = Duration::from_secs(30);
+/// How long a server may ask about a call that it was told to cancel.
+const ABANDONED_TIME: Duration = Duration::from_secs(5);
 /// How many questions of one connection are held.
 const MAX_HELD: usize = 16;
 
@@ -355,7 +494,11 @@ mod tests {
     #[tokio::test]
     async fn a_question_that_names_no_call_does_not_depend_on_one_of_several() {
         let owner = client("owner");
-        let questions = Questions::new("upstream".into(), 4, Some(owner.clone()));
+        let clients = ConnectionClients {
+            owner: Some(owner.clone()),
+            ..ConnectionClients::default()
+        };
+        let questions = Questions::new("upstream".into(), 4, clients);
         let [_first, _second] = [(7, "first"), (8, "second")].map(|(id, name)| {
             let id = RequestId::from(id);
             let ((), registered) = questions.register(client(name), || (), |()| Some(id));

@@ -242,9 +242,9 @@ const TIMES: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "BridgeBuilder::max_connections_each",
-        "4",
+        "1",
         "bowline-bridge/src/upstream/mod.rs",
-        "max_connections_each: 4,",
+        "max_connections_each: 1,",
     ),
     (
         "BridgeBuilder::max_principal_connections",

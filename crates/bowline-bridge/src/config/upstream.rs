@@ -37,7 +37,8 @@ pub struct UpstreamSettings {
     pub shared: bool,
     /// How many connections are opened in all; each may be a process.
     pub max_connections: NonZeroUsize,
-    /// How many connections are opened for one principal with the same capabilities.
+    /// How many connections are opened for one principal with the same capabilities. With more than one, calls that run
+    /// at the same time do not share the state of a server.
     pub max_connections_each: NonZeroUsize,
     /// How many connections are opened for one authenticated principal, with any capabilities.
     pub max_principal_connections: NonZeroUsize,
@@ -297,5 +298,5 @@ const NOT_OF_HOSTS: [&str; 12] = [
 ];
 
 const DEFAULT_CONNECTIONS: NonZeroUsize = NonZeroUsize::new(100).expect("100 is not 0");
-const DEFAULT_CONNECTIONS_EACH: NonZeroUsize = NonZeroUsize::new(4).expect("4 is not 0");
+const DEFAULT_CONNECTIONS_EACH: NonZeroUsize = NonZeroUsize::MIN;
 const DEFAULT_PRINCIPAL_CONNECTIONS: NonZeroUsize = NonZeroUsize::new(50).expect("50 is not 0");

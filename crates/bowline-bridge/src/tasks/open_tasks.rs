@@ -246,8 +246,10 @@ impl ServerTask {
             options.timeout = Some(KEEP);
             let open = || connection.channel().open(request, options);
             let id = |exchange: &bowline::exchange::Exchange| exchange.request_id().cloned();
-            let (exchange, _registered) = connection.questions().register(questions, open, id);
-            if let Err(error) = exchange.answer().await {
+            let (exchange, mut registered) = connection.questions().register(questions, open, id);
+            let answer = exchange.answer().await;
+            registered.answered();
+            if let Err(error) = answer {
                 tracing::debug!(%error, "a task of an upstream ended with an error");
             }
         })));

@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
     use crate::parked::KeptNotifications;
-    use crate::questions::{Questions, UpstreamHost};
+    use crate::questions::{ConnectionClients, Questions, UpstreamHost};
 
     fn roots() -> RawInputRequest {
         let params = json!({"_meta": {"io.modelcontextprotocol/related-task": {"taskId": "7"}}});
@@ -194,7 +194,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_question_that_names_a_task_is_put_to_the_client_of_that_task() {
-        let all = Questions::new("upstream".into(), 4, None);
+        let all = Questions::new("upstream".into(), 4, ConnectionClients::default());
         let clients = ["6", "7"].map(|id| {
             let client = TaskQuestions::new(Dialect::of("2026-07-28").unwrap());
             (all.register_task(id.into(), client.clone()), client)

@@ -34,7 +34,7 @@ use crate::Target;
 use crate::client_token::{ClientToken, TokenTable};
 use crate::front::FrontConnection;
 use crate::owned_task::OwnedTask;
-use crate::questions::{AskClient, Questions, UpstreamHost};
+use crate::questions::{AskClient, ConnectionClients, Questions, UpstreamHost};
 use crate::rare_log::RareLog;
 use crate::target::FrontClient;
 use crate::tasks::{self, OpenTasks};
@@ -54,14 +54,6 @@ impl ConnectionLease {
     /// Returns the connection, once it is open.
     pub(crate) fn get(&self) -> Option<&UpstreamConnection> {
         self.lease.get()
-    }
-
-    /// Records that the call was abandoned, so that the server may still ask about it.
-    pub(crate) fn abandoned(&self) {
-        if let Some(connection) = self.get() {
-            connection.questions().call_abandoned();
-        }
-        self.lease.cool_down();
     }
 
     pub(crate) fn attempt(&self) -> Attempt {
@@ -109,7 +101,7 @@ pub(crate) struct UpstreamSettings {
 impl Default for UpstreamSettings {
     fn default() -> Self {
         Self {
-            max_connections_each: 4,
+            max_connections_each: 1,
             max_connections: 100,
             max_principal_connections: 50,
             idle_timeout: Duration::from_secs(5 * 60),
@@ -498,8 +490,8 @@ impl Upstream {
         }
     }
 
-    /// A call about which a legacy server may ask has a connection to itself, because the server does not say which
-    /// call it asks about. A legacy client has one connection anyway, so that it is certain whom to ask.
+    /// A call about which a legacy server may ask has a connection to itself if the limit allows it, because the server
+    /// does not say which call it asks about. A legacy client has one connection anyway, so that it is certain whom to ask.
     fn sharing(&self, request: &Request) -> Sharing {
         let declared = &request.caller.capabilities;
         let may_ask = declared.elicitation.is_some() || declared.sampling.is_some();
@@ -528,7 +520,11 @@ impl Upstream {
         let questions = Questions::new(
             self.name().into(),
             self.settings().max_connections_each,
-            self.owner(caller, cx),
+            ConnectionClients {
+                owner: self.owner(caller, cx),
+                is_one_client: FrontConnection::of(cx).is_some() || client.key.is_some(),
+                tells_call: !self.target.is_stateful(),
+            },
         );
         let caller = RequestConverter::default().convert_caller(caller.clone());
         let connection = self.connect_in_time(client, &caller, &questions).await;

@@ -1,12 +1,12 @@
 //! [`Pool`]: which connection to an upstream a call uses.
 //!
 //! A legacy server is told the capabilities of its client once, when the connection opens, and its requests to the
-//! client name no call. So connections are kept by what they were told ([`PoolKey`]), and a call about which the server
-//! may ask has a connection to itself, as long as the limit allows it.
+//! client name no call. So connections are kept by what they were told ([`PoolKey`]). All calls with the same key use one
+//! connection, because the server may keep state for it, unless a higher limit allows a connection of its own to a call
+//! about which the server may ask.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use bowline::exchange::Digest;
 use tokio::sync::OnceCell;
@@ -55,8 +55,6 @@ struct Slot<C> {
     is_taken: bool,
     /// When the last call ended, unless there is one.
     idle_since: Option<Instant>,
-    /// Until then no call is alone on it.
-    cools_until: Option<Instant>,
 }
 
 /// The use of a connection by one call. Dropping it gives the connection back.
@@ -189,8 +187,6 @@ impl<C> Clone for Pool<C> {
 fn choose<C>(of_key: &[Slot<C>], sharing: Sharing, max: usize) -> Option<usize> {
     let indexed = || of_key.iter().enumerate();
     let idle = indexed().filter_map(|(index, slot)| Some((slot.idle_since?, index)));
-    // The clock is read only if there is an idle connection that was cooling.
-    let idle = idle.filter(|(_, index)| sharing != Sharing::Alone || !of_key[*index].is_cooling());
     if let Some((_, index)) = idle.max() {
         return Some(index);
     }
@@ -217,12 +213,7 @@ impl<C> Slot<C> {
             subscriptions: 0,
             is_taken: false,
             idle_since: None,
-            cools_until: None,
         }
-    }
-
-    fn is_cooling(&self) -> bool {
-        self.cools_until.is_some_and(|until| until > Instant::now())
     }
 
     fn enter(&mut self, sharing: Sharing) {
@@ -314,15 +305,6 @@ impl<C> Lease<C> {
         drop(removed); // not under the lock
     }
 
-    /// Keeps calls that want to be alone away from the connection for a while, because its server may still ask about
-    /// the call that was abandoned.
-    pub(crate) fn cool_down(&self) {
-        let mut slots = lock(&self.slots);
-        if let Some(slot) = slots.get_mut(&self.key, self.id) {
-            slot.cools_until = Instant::now().checked_add(COOL_DOWN);
-        }
-    }
-
     /// Returns the connection, once it is open.
     pub(crate) fn get(&self) -> Option<&C> {
         self.connection.get()
@@ -344,9 +326,6 @@ impl<C> Drop for Lease<C> {
         }
     }
 }
-
-/// How long a server may ask about a call that it was told to cancel.
-const COOL_DOWN: Duration = Duration::from_secs(5);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -483,22 +462,6 @@ mod tests {
             assert_eq!(lease.get(), None);
             lease.cell().set(number).unwrap();
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn after_an_abandoned_call_a_connection_is_not_used_alone_for_a_while() {
-        let pool = Pool::new(4);
-        let abandoned = open(&pool, Sharing::Alone, 1);
-        abandoned.cool_down();
-        drop(abandoned);
-
-        assert_eq!(open(&pool, Sharing::Alone, 2).get(), Some(&2));
-        tokio::time::advance(COOL_DOWN).await;
-        let both = [3, 4].map(|number| open(&pool, Sharing::Alone, number));
-
-        let mut used = both.each_ref().map(|lease| *lease.get().unwrap());
-        used.sort_unstable();
-        assert_eq!(used, [1, 2]);
     }
 
     #[test]

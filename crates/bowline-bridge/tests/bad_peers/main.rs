@@ -6,6 +6,7 @@
     reason = "a test fails by a panic"
 )]
 
+mod after_a_cancel;
 mod clients;
 mod crashes;
 mod questions;

@@ -106,7 +106,8 @@ async fn a_client_that_vanishes_while_its_call_is_parked_costs_the_timeout_and_n
 
 #[tokio::test(start_paused = true)]
 async fn questions_of_two_clients_with_one_principal_do_not_cross() {
-    let (bridge, mut upstreams) = bridge();
+    let (builder, mut upstreams) = builder();
+    let bridge = builder.max_connections_each(4).build();
     let service = bridge.http();
     let names = ["Ada", "Bea", "Cleo", "Dora"];
     let mut calls = Vec::new();
@@ -139,7 +140,8 @@ async fn questions_of_two_clients_with_one_principal_do_not_cross() {
 
 #[tokio::test(start_paused = true)]
 async fn a_question_is_refused_if_more_calls_than_connections_may_be_meant() {
-    let (bridge, mut upstreams) = bridge();
+    let (builder, mut upstreams) = builder();
+    let bridge = builder.max_connections_each(4).build();
     let service = bridge.http();
     let client = over_http(&service, MODERN).host(bystander());
     let client = client.await.unwrap();
@@ -202,8 +204,7 @@ async fn the_questions_of_two_calls_on_one_connection_over_http_reach_their_clie
             let connect = Client::connect("http://localhost/mcp").http_client(http);
             Ok(connect.era_cache(&eras))
         });
-        let bridge = Bridge::builder(target.stateless()).max_connections_each(1);
-        let service = bridge.build().http();
+        let service = Bridge::new(target.stateless()).http();
         let names = ["Ada", "Bea"];
         let clients = names.map(|name| over_http(&service, front).host(user(name)));
         let [ada, bea] = clients.map(ClientBuilder::into_future);

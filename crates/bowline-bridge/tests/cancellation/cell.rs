@@ -224,7 +224,11 @@ fn bridge(counters: ServerCounters, upstream: Upstream, connections: Connections
     let target = Target::new("upstream", move |_| {
         Ok(connections.connect(&counters, upstream))
     });
-    Bridge::builder(target).park_timeout(PARK_TIMEOUT).build()
+    Bridge::builder(target)
+        .park_timeout(PARK_TIMEOUT)
+        // A call is asked while another one runs, of clients that the bridge cannot tell apart.
+        .max_connections_each(4)
+        .build()
 }
 
 fn connect(front: Front, bridge: &Bridge, service: &HttpService) -> ClientBuilder {

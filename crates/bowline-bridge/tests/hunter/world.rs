@@ -13,7 +13,7 @@ use crate::handlers::{self, ReleaseGate};
 use crate::http_frontend::{Connector, HttpFrontend, service};
 use crate::network::Network;
 use crate::scene::{ScheduleConfig, TransportKind};
-use crate::schedule_log::ScheduleLog;
+use crate::schedule_log::{AllowedFailure, ScheduleLog};
 use crate::seeded_random::SeededRandom;
 
 /// Clients, a bridge, a server, and the networks between them.
@@ -113,6 +113,9 @@ impl World {
     ) -> Self {
         let [front, upstream] =
             [config.front, config.upstream].map(|side| Network::new(side, &random, &log));
+        if config.parks_calls() {
+            log.allow(AllowedFailure::Question);
+        }
         let release_gate = ReleaseGate::default();
         let server = handlers::server(&log, &release_gate);
         let upstream = UpstreamSide::new(config.upstream, upstream, server);

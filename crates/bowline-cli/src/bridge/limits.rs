@@ -16,7 +16,7 @@ pub(crate) struct LimitOptions {
     #[arg(long, value_name = "N")]
     max_connections: Option<NonZeroUsize>,
     /// How many connections or processes one client, or the clients of one principal, may use at a time if the server
-    /// may ask about their calls [default: 4]. Give 1 for a server that keeps state between calls.
+    /// may ask about their calls [default: 1]. With more, calls at the same time do not share the state of the server.
     #[arg(long, value_name = "N")]
     max_connections_each: Option<NonZeroUsize>,
     /// How many connections or processes one authenticated principal may use in all [default: 50].

@@ -33,6 +33,8 @@ pub(crate) enum AllowedFailure {
     Lag,
     /// A server may send a message to the same client again.
     Replay,
+    /// A server may not ask, because the bridge refuses its questions for a while after a cancel.
+    Question,
 }
 
 #[derive(Debug)]

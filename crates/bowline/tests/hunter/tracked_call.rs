@@ -273,7 +273,11 @@ impl TrackedState {
                         && (elicits || !log.has_handler_started(tag)))
             }
             Err(Error::Misuse { .. }) => settings.id.is_some(),
-            Err(_) => self.is_excused.load(Relaxed),
+            Err(error) => {
+                let is_unasked = elicits && error.to_string().contains(NO_CALL);
+                self.is_excused.load(Relaxed)
+                    || (is_unasked && log.allows(AllowedFailure::Question))
+            }
         };
         *lock(&self.phase) = phase;
         let outcome = outcome.map(|_| "its answer");
@@ -286,6 +290,9 @@ impl TrackedState {
         }
     }
 }
+
+/// What a bridge answers to a question that may be about a call that was abandoned.
+const NO_CALL: &str = "no call waits for this request";
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
