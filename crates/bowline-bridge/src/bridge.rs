@@ -224,7 +224,10 @@ impl Bridge {
         let target = move |server: &UpstreamConfig| {
             // One server leaves room for the others.
             let part = of_servers.part(max_incoming - max_incoming / 4);
-            let target = target(server)?.with_read_budget(part);
+            let mut target = target(server)?.with_read_budget(part);
+            if let Some(version) = &server.settings().protocol_version {
+                target = target.protocol_version(version.as_str());
+            }
             Ok(target.with_telemetry(of_targets.clone()))
         };
         let inner = BridgeInner {

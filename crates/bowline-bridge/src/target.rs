@@ -125,6 +125,23 @@ impl Target {
         &self.name
     }
 
+    /// Uses this protocol version and no other. By default that is the newest that the server has, and for legacy clients
+    /// the newest before 2026-07-28, if it has one: at 2026-07-28 many servers cannot ask their clients.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline_bridge::{Bridge, Target};
+    ///
+    /// let target = Target::http("https://search.example/mcp").protocol_version("2025-11-25");
+    /// let bridge = Bridge::new(target);
+    /// ```
+    pub fn protocol_version(mut self, version: impl Into<String>) -> Self {
+        let (connect, version) = (self.connect, version.into());
+        self.connect = Arc::new(move |client| Ok(connect(client)?.protocol_version(&version)));
+        self
+    }
+
     /// Gives the connections the telemetry that is set when they are opened.
     pub(crate) fn with_telemetry(mut self, telemetry: Arc<OnceLock<Telemetry>>) -> Self {
         let connect = self.connect;

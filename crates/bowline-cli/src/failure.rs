@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 
 use bowline::Error;
+use bowline::exchange::Dialect;
 
 use crate::exit::Exit;
 use crate::output::visible;
@@ -164,8 +165,11 @@ impl From<Error> for Failure {
             _ => Exit::Failure,
         };
         let advice = match &error {
-            Error::Unauthorized { .. } => Some("pass a token: --header 'Authorization: Bearer …'"),
-            Error::Timeout { .. } => Some("more time, with --timeout"),
+            Error::Unauthorized { .. } => {
+                Some("pass a token: --header 'Authorization: Bearer …'".to_owned())
+            }
+            Error::Timeout { .. } => Some("more time, with --timeout".to_owned()),
+            Error::Rpc(error) => version_advice(&error.message),
             _ => None,
         };
         let (message, source) = match error {
@@ -188,10 +192,20 @@ impl From<Error> for Failure {
             exit,
             message,
             source,
-            advice: advice.map(str::to_owned),
+            advice,
             is_silent: false,
         }
     }
+}
+
+/// Returns what to do if a server answers that it cannot ask its client: those of the official SDKs can in older versions
+/// only, and say it in words of their own.
+pub(crate) fn version_advice(answer: &str) -> Option<String> {
+    let modern = Dialect::LATEST.version;
+    let is_refused = answer.contains("no back-channel")
+        || answer.contains(&format!("not available on protocol revision {modern}"))
+        || answer.contains(&format!("unavailable on {modern} connections"));
+    is_refused.then(|| format!("--protocol-version {}", Dialect::LATEST_LEGACY.version))
 }
 
 fn into_source(error: Error) -> Option<Box<dyn StdError + Send + Sync>> {
@@ -250,6 +264,27 @@ mod tests {
 
         assert!(call.contains("--timeout"), "{call}");
         assert!(connecting.contains("`bowline doctor`"), "{connecting}");
+    }
+
+    #[test]
+    fn a_server_that_can_ask_in_older_versions_only_has_the_version_as_advice() {
+        let advice = |message: &str| {
+            let rpc = RpcError::new(ErrorCode::INVALID_REQUEST, message);
+            Failure::from(Error::Rpc(rpc)).with_advice()
+        };
+
+        for refusal in [
+            "Cannot send 'elicitation/create': this transport context has no back-channel",
+            "Server-to-client requests are not available on protocol revision 2026-07-28",
+            "elicitation via server-initiated requests is unavailable on 2026-07-28 connections",
+        ] {
+            let advice = advice(refusal);
+            assert!(
+                advice.ends_with("; try: --protocol-version 2025-11-25"),
+                "{advice}"
+            );
+        }
+        assert!(!advice("no").contains("try:"));
     }
 
     #[test]

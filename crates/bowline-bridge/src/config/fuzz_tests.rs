@@ -122,7 +122,7 @@ fn value(random: &mut SplitMix64, depth: usize) -> Value {
     }
 }
 
-const SERVER_MEMBERS: [&str; 21] = [
+const SERVER_MEMBERS: [&str; 22] = [
     "prefix",
     "uris",
     "tools",
@@ -141,6 +141,7 @@ const SERVER_MEMBERS: [&str; 21] = [
     "timeout",
     "listTimeout",
     "connectTimeout",
+    "protocolVersion",
     "bridge",
     "",
     "x",

@@ -78,7 +78,7 @@ use crate::many::Names;
 /// | `pin` | path, or `{"file": path, "newTools": "pin"` or `"quarantine"}` | | pins the definitions of tools, see [`Pins`](crate::pins::Pins) |
 /// | `shared` | boolean | `false` | a stdio server is stateless: clients share its process |
 /// | `maxConnections` | count | 100 | connections in all; each may be a process |
-/// | `maxConnectionsEach` | count | 4 | connections for each principal with the same capabilities |
+/// | `maxConnectionsEach` | count | 1 | connections for each principal with the same capabilities |
 /// | `maxPrincipalConnections` | count | 50 | connections for each authenticated principal, with any capabilities |
 /// | `idleTimeout` | duration or `"never"` | `"5m"` | closes connections that are not used |
 /// | `stale` | `"show"`, `"omit"` | `"show"` | what lists contain while the server cannot be reached: what it offered last, or nothing |
@@ -88,6 +88,7 @@ use crate::many::Names;
 /// | `timeout` | duration or `"never"` | `"1h"` | ends a request without an answer or notification in that time |
 /// | `listTimeout` | duration | `"5s"` | how long a merged list waits for this server to connect, and then for its answer |
 /// | `connectTimeout` | duration | `"30s"` | how long connecting may take |
+/// | `protocolVersion` | version | the best that the server has | the protocol version to use, and no other |
 ///
 /// At most one of `passThrough`, `oauth`, `tokenExchange` and `headers.Authorization` is given. In `clientSecret` and `clientKey`,
 /// variables are replaced as in `headers`.
@@ -291,5 +292,7 @@ fn connects_alike(old: &UpstreamConfig, new: &UpstreamConfig) -> bool {
     let is_same_server = old.server() == new.server();
     // The connections are counted against the limit that they were opened with.
     let has_same_limit = a.max_connections == b.max_connections;
-    is_same_server && has_same_limit && a.credentials == b.credentials && a.shared == b.shared
+    let has_same_version = a.protocol_version == b.protocol_version;
+    let connects_alike = is_same_server && has_same_limit && has_same_version;
+    connects_alike && a.credentials == b.credentials && a.shared == b.shared
 }

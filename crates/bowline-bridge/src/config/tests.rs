@@ -149,7 +149,7 @@ fn all_members_of_a_server_are_read() {
         r#"{
             "prefix": "p", "uris": ["x:*"], "pin": {"file": "pins.json", "newTools": "quarantine"}, "shared": true,
             "maxConnections": 30, "maxConnectionsEach": 9, "maxPrincipalConnections": 12, "idleTimeout": "never", "stale": "omit", "timeout": "1m", "listTimeout": "1s",
-            "connectTimeout": "2s", "oauth": {"clientId": "i", "clientSecret": "${S}", "clientKey": "${K}", "scopes": ["a"], "withoutMetadata": true}
+            "connectTimeout": "2s", "protocolVersion": "2025-06-18", "oauth": {"clientId": "i", "clientSecret": "${S}", "clientKey": "${K}", "scopes": ["a"], "withoutMetadata": true}
         }"#,
     );
 
@@ -173,6 +173,8 @@ fn all_members_of_a_server_are_read() {
     assert_eq!(settings.timeout, Some(Duration::from_secs(60)));
     assert_eq!(settings.list_timeout, Duration::from_secs(1));
     assert_eq!(settings.connect_timeout, Duration::from_secs(2));
+    let version = settings.protocol_version.as_ref();
+    assert_eq!(version.map(|version| version.as_str()), Some("2025-06-18"));
     let UpstreamCredentials::OAuth(oauth) = &settings.credentials else {
         panic!("{:?}", settings.credentials)
     };
@@ -522,14 +524,16 @@ fn a_reload_touches_only_what_has_changed() {
     let old = config(
         r#"{"mcpServers": {
             "same": {"command": "a"}, "gone": {"command": "a"}, "off": {"command": "a"}, "on": {"command": "a", "disabled": true},
-            "moved": {"command": "a"}, "authorized": {"url": "http://a"}, "settings": {"command": "a"}, "limited": {"command": "a"}
+            "moved": {"command": "a"}, "authorized": {"url": "http://a"}, "settings": {"command": "a"}, "limited": {"command": "a"},
+            "version": {"command": "a"}
         }}"#,
     );
     let new = config(
         r#"{"mcpServers": {
             "same": {"command": "a"}, "new": {"command": "a"}, "off": {"command": "a", "disabled": true}, "on": {"command": "a"},
             "moved": {"command": "b"}, "authorized": {"url": "http://a", "bridge": {"oauth": true}},
-            "settings": {"command": "a", "bridge": {"maxConnectionsEach": 2}}, "limited": {"command": "a", "bridge": {"maxConnections": 2}}
+            "settings": {"command": "a", "bridge": {"maxConnectionsEach": 2}}, "limited": {"command": "a", "bridge": {"maxConnections": 2}},
+            "version": {"command": "a", "bridge": {"protocolVersion": "2025-11-25"}}
         }}"#,
     );
 
@@ -537,7 +541,10 @@ fn a_reload_touches_only_what_has_changed() {
 
     assert_eq!(changes.added, ["new", "on"]);
     assert_eq!(changes.removed, ["gone", "off"]);
-    assert_eq!(changes.reconnected, ["authorized", "limited", "moved"]);
+    assert_eq!(
+        changes.reconnected,
+        ["authorized", "limited", "moved", "version"]
+    );
     assert_eq!(changes.adjusted, ["settings"]);
     assert_eq!(new.changes_from(&new), ConfigChanges::default());
 }

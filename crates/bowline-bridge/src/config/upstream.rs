@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bowline::client::ServerConfig;
+use bowline::exchange::Dialects;
+use bowline::types::ProtocolVersion;
 use serde_json::{Map, Value};
 
 use super::access::AccessRules;
@@ -54,6 +56,8 @@ pub struct UpstreamSettings {
     pub list_timeout: Duration,
     /// How long connecting may take, the start of a process included.
     pub connect_timeout: Duration,
+    /// The protocol version to use, and no other; `None` for the best that the server has.
+    pub protocol_version: Option<ProtocolVersion>,
 }
 
 /// The member `pin` of a server.
@@ -191,6 +195,7 @@ impl UpstreamSettings {
                 .unwrap_or(default.list_timeout),
             connect_timeout: (reader.duration("connectTimeout")?)
                 .unwrap_or(default.connect_timeout),
+            protocol_version: reader.read("protocolVersion", read_version)?,
         };
         reader.finish()?;
         Ok(settings)
@@ -214,7 +219,20 @@ impl Default for UpstreamSettings {
             timeout: Some(Duration::from_secs(60 * 60)),
             list_timeout: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(30),
+            protocol_version: None,
         }
+    }
+}
+
+fn read_version(value: &Value) -> Result<ProtocolVersion, ConfigError> {
+    let version = value.as_str().unwrap_or_default();
+    let known: Vec<_> = Dialects::all()
+        .iter()
+        .map(|dialect| dialect.version)
+        .collect();
+    match known.contains(&version) {
+        true => Ok(ProtocolVersion::from(version)),
+        false => Err(expected_one_of(&known, version)),
     }
 }
 
@@ -282,8 +300,9 @@ fn check_misplaced(members: &Map<String, Value>) -> Result<(), ConfigError> {
 }
 
 /// Members of ours that no host has.
-const NOT_OF_HOSTS: [&str; 12] = [
+const NOT_OF_HOSTS: [&str; 13] = [
     "prefix",
+    "protocolVersion",
     "uris",
     "rules",
     "pin",

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bowline::client::Connection;
-use bowline::exchange::{CallOptions, Channel, Request};
+use bowline::exchange::{CallOptions, Caller, Channel, Request};
 use bowline::types::{DiscoverRequest, Method, PingRequest};
 use bowline::{Error, Json, RpcError};
 use tokio::sync::Mutex;
@@ -16,6 +16,36 @@ use tokio::time::Instant;
 
 use super::{ConnectionLease, Upstream};
 use crate::owned_task::OwnedTask;
+
+/// Whether a server is a modern one, for clients of each era.
+#[derive(Default)]
+pub(super) struct ModernByEra {
+    modern_clients: AtomicBool,
+    legacy_clients: AtomicBool,
+}
+
+impl ModernByEra {
+    fn of(&self, client: &Caller) -> &AtomicBool {
+        match client.dialect.is_modern() {
+            true => &self.modern_clients,
+            false => &self.legacy_clients,
+        }
+    }
+
+    pub(super) fn get(&self, client: &Caller) -> bool {
+        self.of(client).load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set(&self, client: &Caller, is_modern: bool) {
+        self.of(client).store(is_modern, Ordering::Relaxed);
+    }
+
+    /// Forgets what is known.
+    fn clear(&self) {
+        self.modern_clients.store(false, Ordering::Relaxed);
+        self.legacy_clients.store(false, Ordering::Relaxed);
+    }
+}
 
 /// What is known about the version of the server of one connection.
 #[derive(Clone, Default)]
@@ -81,7 +111,7 @@ impl Upstream {
                     upstream = self.name(),
                     "the server does not accept the protocol version of its connection any more"
                 );
-                self.is_modern.store(false, Ordering::Relaxed);
+                self.is_modern.clear();
             }
         }
         check.is_outdated()

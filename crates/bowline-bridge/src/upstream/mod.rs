@@ -8,6 +8,7 @@ mod connection;
 use connection::ConnectionPermit;
 pub(crate) use connection::{UpstreamConnection, check_introduction};
 mod era_check;
+use era_check::ModernByEra;
 mod error_text;
 use error_text::describe;
 mod known_callers;
@@ -142,8 +143,9 @@ pub(crate) struct Upstream {
     reaper: OnceLock<Reaper>,
     this: Weak<Self>,
     breaker: Mutex<Breaker>,
-    /// Whether the last connection was a modern one.
-    is_modern: AtomicBool,
+    /// Whether the last connection was a modern one, for clients of each era: a server that has both is spoken to in the
+    /// legacy one for legacy clients.
+    is_modern: ModernByEra,
     /// Whether the server has asked a question about a call.
     has_asked: AtomicBool,
     /// Counts the connections that were opened.
@@ -171,7 +173,7 @@ impl Upstream {
             tasks: Arc::default(),
             requests: Arc::default(),
             breaker: Mutex::default(),
-            is_modern: AtomicBool::new(false),
+            is_modern: ModernByEra::default(),
             has_asked: AtomicBool::new(false),
             opened: AtomicU64::new(0),
             tokens: TokenTable::default(),
@@ -253,7 +255,7 @@ impl Upstream {
         let counted = CountedRequest::new(&self.requests);
         let attempt = self.breaker().begin();
         for _ in 0..MAX_OPENINGS {
-            let client = self.client_of(cx)?;
+            let client = self.client_of(request, cx)?;
             let lease = self.choose(request, cx, &client);
             // Checked first, because most calls find it open, and waiting for a cell costs more than looking into it.
             match lease.get() {
@@ -416,12 +418,12 @@ impl Upstream {
     }
 
     /// Returns the client on whose behalf a request is sent.
-    fn client_of(&self, cx: &Context) -> Result<FrontClient, RpcError> {
+    fn client_of(&self, request: &Request, cx: &Context) -> Result<FrontClient, RpcError> {
         let front = FrontConnection::of(cx);
         let principal = front.as_ref().map(|front| front.principal(cx));
         let principal = principal.unwrap_or_else(|| cx.principal()).clone();
         let name = principal.name().map(Arc::from);
-        let is_shared = self.is_modern.load(Ordering::Relaxed) && !self.target.is_stateful();
+        let is_shared = self.is_modern.get(&request.caller) && !self.target.is_stateful();
         if !self.target.needs_token() {
             return Ok(FrontClient {
                 principal,
@@ -499,7 +501,7 @@ impl Upstream {
         let needs_input = request.caller.dialect.may_need_input(&request.method);
         if request.method == SubscriptionsListenRequest::NAME {
             Sharing::Subscription
-        } else if is_modern && may_ask && needs_input && !self.is_modern.load(Ordering::Relaxed) {
+        } else if is_modern && may_ask && needs_input && !self.is_modern.get(&request.caller) {
             Sharing::Alone
         } else {
             Sharing::Shared
@@ -526,6 +528,7 @@ impl Upstream {
                 tells_call: !self.target.is_stateful(),
             },
         );
+        let front = caller;
         let caller = RequestConverter::default().convert_caller(caller.clone());
         let connection = self.connect_in_time(client, &caller, &questions).await;
         let connection = connection.map_err(|error| self.open_failed(attempt, &error))?;
@@ -533,8 +536,7 @@ impl Upstream {
             self.closing.close(connection, Some(permit));
             return Err(self.open_failed(attempt, &error));
         }
-        let is_modern = connection.dialect().is_modern();
-        self.is_modern.store(is_modern, Ordering::Relaxed);
+        self.is_modern.set(front, connection.dialect().is_modern());
         self.opened.fetch_add(1, Ordering::Relaxed);
         if !questions.has_owner() {
             // No client is sent what belongs to no call, so it must not be queued.
@@ -582,6 +584,10 @@ impl Upstream {
             .connect(client)?
             .host_responder(host, capabilities.clone())
             .capabilities(capabilities);
+        if !caller.dialect.is_modern() {
+            // The servers of both official SDKs can ask their clients in the legacy era only, and this one can be asked.
+            builder = builder.prefer_legacy();
+        }
         if let Some(client) = &caller.implementation {
             builder = builder.client_info(&client.name, &client.version);
         }

@@ -102,6 +102,10 @@ async fn serve_one(
     telemetry: Option<Telemetry>,
     signals: &Signals,
 ) -> Result<(Bridge, Result<(), BoxError>), BoxError> {
+    let target = match &plan.protocol_version {
+        Some(version) => target.protocol_version(version.as_str()),
+        None => target,
+    };
     let mut builder = plan.limits.apply(Bridge::builder(target));
     if let Some(key) = &plan.state_key {
         builder = builder.sealer(key.sealer()?);

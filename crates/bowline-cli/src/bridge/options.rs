@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use bowline_core::era::Dialect;
 use bowline_core::http::source_policy::{parse_host, parse_origin};
 use clap::Args;
 
@@ -54,6 +55,10 @@ pub(crate) struct BridgeOptions {
     #[arg(long, value_name = "HOST", value_parser = parse_host)]
     allow_host: Vec<String>,
 
+    /// Use this protocol version to the server and no other, for example 2025-11-25 [default: the newest that it has; for
+    /// legacy clients the newest before 2026-07-28, if it has one].
+    #[arg(long, value_name = "VERSION", value_parser = parse_version)]
+    protocol_version: Option<String>,
     /// Send this header to the URL, `Name: value` (repeatable). `${NAME}` is replaced by an environment variable.
     #[arg(long, value_name = "HEADER")]
     header: Vec<String>,
@@ -101,6 +106,7 @@ pub(crate) struct BridgePlan {
     pub(crate) front: FrontPlan,
     /// Whether options choose the front, and not a default.
     pub(crate) is_front_chosen: bool,
+    pub(crate) protocol_version: Option<String>,
     pub(crate) limits: LimitOptions,
     pub(crate) state_key: Option<StateKeySource>,
     pub(crate) cluster: Option<ClusterPlan>,
@@ -156,7 +162,15 @@ impl BridgeOptions {
     /// Checks what clap cannot check, and replaces variables.
     pub(crate) fn plan(self) -> Result<BridgePlan, String> {
         let front = self.front()?;
-        if let (Some(_), Some((option, member))) = (&self.config, self.limits.given()) {
+        let version = (
+            "--protocol-version",
+            "`bridge.protocolVersion` of the servers",
+        );
+        let of_one_server = match &self.protocol_version {
+            Some(_) => Some(version),
+            None => self.limits.given(),
+        };
+        if let (Some(_), Some((option, member))) = (&self.config, of_one_server) {
             return Err(format!(
                 "{option} is for one server; set {member} in the file"
             ));
@@ -164,7 +178,7 @@ impl BridgeOptions {
         let is_front_chosen = self.stdio || self.http.is_some();
         let (drain, verbosity) = (self.drain, self.verbose);
         let (telemetry, cluster) = (self.telemetry.clone(), self.cluster.clone());
-        let limits = self.limits.clone();
+        let (limits, protocol_version) = (self.limits.clone(), self.protocol_version.clone());
         let state_key = self.state_key.clone();
         let upstream = self.upstream()?;
         let cluster = cluster.plan(&upstream)?;
@@ -175,6 +189,7 @@ impl BridgeOptions {
             upstream,
             front,
             is_front_chosen,
+            protocol_version,
             limits,
             state_key,
             cluster,
@@ -267,6 +282,14 @@ impl BridgeOptions {
                 "expected a server: a URL, `--` and a command, or --config FILE".to_owned()
             ),
         }
+    }
+}
+
+fn parse_version(text: &str) -> Result<String, String> {
+    let known: Vec<_> = Dialect::ALL.iter().map(|it| it.version).collect();
+    match known.contains(&text) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("expected one of {}", known.join(", "))),
     }
 }
 
@@ -396,6 +419,14 @@ mod tests {
             (
                 "bridge --max-connections 9 --config a",
                 "set `bridge.maxConnections` of the servers in the file",
+            ),
+            (
+                "bridge --protocol-version 2025-11-25 --config a",
+                "set `bridge.protocolVersion` of the servers",
+            ),
+            (
+                "bridge --protocol-version 2025 -- server",
+                "expected one of 2026-07-28, 2025-11-25",
             ),
             ("bridge --check-config", "--config"),
             (

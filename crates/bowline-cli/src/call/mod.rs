@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 use crate::arguments::{Argument, add_arguments, missing};
 use crate::content::ContentPrinter;
 use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{Failure, version_advice};
 use crate::interrupt::{interrupted, until_interrupted};
 use crate::log::log_to_stderr;
 use crate::nearest::nearest;
@@ -342,7 +342,14 @@ impl ToolCommand<'_> {
             folder: self.options.save_to.clone(),
             stem: self.tool.clone(),
         };
-        result::print(&reply.tool_result()?, &printer)
+        let result = reply.tool_result()?;
+        let exit = result::print(&result, &printer)?;
+        if result.is_error == Some(true)
+            && let Some(advice) = version_advice(&reply.text())
+        {
+            eprintln!("try: {advice}");
+        }
+        Ok(exit)
     }
 
     async fn start_task(self, arguments: &Map<String, Value>) -> Result<Exit, Failure> {

@@ -135,6 +135,26 @@ impl ClientBuilder {
         self
     }
 
+    /// Prefers the versions before 2026-07-28 if the server has both: `initialize` is sent first, and the server is probed
+    /// for other versions if it refuses that. Without a legacy version to [choose](Self::protocol_version) this has no
+    /// effect, nor for a [known](Self::known_server) server.
+    ///
+    /// For what servers do in the legacy versions only: those of the official SDKs send no requests to the client at
+    /// 2026-07-28.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(server: bowline::Server) -> bowline::Result<()> {
+    /// let client = bowline::Client::in_process(&server).prefer_legacy().await?;
+    /// assert!(!client.dialect().is_modern());
+    /// # Ok(()) }
+    /// ```
+    pub fn prefer_legacy(mut self) -> Self {
+        self.config.prefers_legacy = true;
+        self
+    }
+
     /// Limits the unfinished messages of the server and the notifications that are not read, together with those of other
     /// connections that share the budget. No limit by default, other than that of each message and call.
     ///

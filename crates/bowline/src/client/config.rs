@@ -26,6 +26,8 @@ pub(super) struct ClientConfig {
     pub(super) caller: Caller,
     /// The protocol versions that the client may use.
     pub(super) versions: Dialects,
+    /// Whether a server that has both eras is spoken to in the legacy one.
+    pub(super) prefers_legacy: bool,
     /// Answers the server's requests.
     pub(super) host: Arc<dyn Responder>,
     pub(super) host_capabilities: ClientCapabilities,
@@ -66,6 +68,7 @@ impl ClientConfig {
         Self {
             caller,
             versions: Dialects::all(),
+            prefers_legacy: false,
             host,
             host_capabilities: ClientCapabilities::default(),
             extensions: ClientExtensions::default(),
@@ -95,6 +98,12 @@ impl ClientConfig {
     pub(super) fn set_bare(&mut self) {
         self.is_bare = true;
         self.output_validation = OutputValidation::Off;
+    }
+
+    /// Returns the legacy versions, if `initialize` is sent before a probe.
+    pub(super) fn legacy_first(&self) -> Option<Dialects> {
+        let may_choose = self.prefers_legacy && self.versions.latest_legacy().is_some();
+        may_choose.then(|| self.versions.without_modern())
     }
 
     /// The timeout of connecting to a child process or over a wire.

@@ -88,6 +88,16 @@ impl Opener<'_> {
         let transport = Arc::new(transport);
         let mut caller = self.config.caller.clone();
         let Some(known) = &self.config.known_server else {
+            if let Some(legacy) = self.config.legacy_first()
+                && let Some(offered) = legacy.latest_legacy()
+            {
+                let (transport, caller) = (transport.clone(), caller.clone());
+                match self.initialize(transport, caller, offered, &legacy).await {
+                    // A modern server. The wire goes on.
+                    Err(Error::Rpc(_) | Error::Protocol { .. }) => {}
+                    opened_or_failed => return opened_or_failed,
+                }
+            }
             return self.probe(transport, caller, child, child.is_some()).await;
         };
         let dialect = known.dialect_of(&self.config.versions)?;

@@ -90,9 +90,9 @@ impl HttpTransport {
         let versions = &opener.config.versions;
         let mut prober = Prober::new(versions);
         let mut step = prober.start(false);
-        if matches!(step, OpeningStep::Discover(_))
-            && self.eras.is_legacy(&self.endpoint.uri, versions)
-        {
+        let is_legacy = opener.config.legacy_first().is_some()
+            || self.eras.is_legacy(&self.endpoint.uri, versions);
+        if is_legacy && matches!(step, OpeningStep::Discover(_)) {
             match self.initialize(opener, caller.clone()).await {
                 Err(error) if contradicts_legacy(&error) => {
                     self.eras.remove_uri(&self.endpoint.uri)
