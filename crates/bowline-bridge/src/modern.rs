@@ -30,7 +30,7 @@ use crate::questions::{AskClient, RegisteredCall};
 use crate::relayed_state::RelayedStates;
 use crate::replicas::Replicas;
 use crate::state_keys::StateKeys;
-use crate::tasks::{self, TaskScope, parked_tasks};
+use crate::tasks::{self, TaskAccess, TaskScope, parked_tasks};
 use crate::upstream::{ConnectionLease, LogLevelUse, Upstream};
 
 /// The calls of modern clients that servers may ask about.
@@ -93,18 +93,37 @@ impl ModernCalls {
         }
     }
 
-    /// Forwards a request of a client of either era, with what concerns its tasks translated.
+    /// Forwards a request of a client of either era, as far as its principal may know the tasks that it is about.
     pub(crate) async fn respond_here(
         &self,
         upstream: &Arc<Upstream>,
-        request: Request,
+        mut request: Request,
         cx: &Context,
     ) -> Outcome {
-        if request.method == "subscriptions/listen" {
-            return Box::pin(listen::listen(upstream, request, cx)).await;
-        }
         if let Some(outcome) = self.parked_task(upstream, &request, cx) {
             return outcome;
+        }
+        let cluster = self.replicas().map(Replicas::cluster);
+        let Some(access) = TaskAccess::of(upstream, cx, cluster) else {
+            return self.translate(upstream, request, cx).await;
+        };
+        // Boxed, so that the future of an anonymous client stays small.
+        let responding = async {
+            access.check(&request).await?;
+            if request.method == LISTEN {
+                access.restrict(&mut request).await;
+            }
+            let method = request.method.clone();
+            let outcome = self.translate(upstream, request, cx).await;
+            access.apply(&method, outcome).await
+        };
+        Box::pin(responding).await
+    }
+
+    /// Forwards a request of a client of either era, with what concerns its tasks translated.
+    async fn translate(&self, upstream: &Arc<Upstream>, request: Request, cx: &Context) -> Outcome {
+        if request.method == LISTEN {
+            return Box::pin(listen::listen(upstream, request, cx)).await;
         }
         let request = match tasks::respond(upstream, request, cx).await {
             ControlFlow::Continue(request) => request,
@@ -496,6 +515,7 @@ fn to_modern_error(mut error: RpcError) -> RpcError {
     error
 }
 
+const LISTEN: &str = "subscriptions/listen";
 /// How long a call waits for further questions before it is parked.
 const MORE_QUESTIONS_TIME: Duration = Duration::from_millis(5);
 /// How long a call waits until the answers before it are on their way.

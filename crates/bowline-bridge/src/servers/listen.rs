@@ -25,6 +25,7 @@ use super::set::ServerEntry;
 use super::{Servers, one};
 use crate::config::ItemKind;
 use crate::many::{ListenEvent, ListenMerger, unknown_item};
+use crate::tasks::TaskAccess;
 
 /// Answers `subscriptions/listen`. After a reload, the servers of the new configuration are subscribed to.
 pub(super) async fn listen(servers: &Servers, request: Request, cx: Context) -> Outcome {
@@ -279,8 +280,11 @@ impl ListenPart {
         let mut failures = 0;
         loop {
             let opened_at = Instant::now();
-            let request = self.request.clone();
-            let outcome = one::listen(self.entry.upstream(), request, &self.cx).await;
+            let (upstream, mut request) = (self.entry.upstream(), self.request.clone());
+            if let Some(access) = TaskAccess::of(upstream, &self.cx, None) {
+                access.restrict(&mut request).await;
+            }
+            let outcome = one::listen(upstream, request, &self.cx).await;
             let kind = match outcome {
                 Err(error) if error.code == ErrorCode::METHOD_NOT_FOUND => PartEventKind::Ended,
                 Err(error) => {

@@ -70,6 +70,21 @@ pub(super) fn offers_tasks(capabilities: &Json, server: &Dialect) -> bool {
     at.is_some_and(|json| json.is_object())
 }
 
+/// Returns the id of the task that a request has created, by its result in the form of either era.
+pub(super) fn created_id(result: &Json) -> Option<String> {
+    if !result.as_str().contains("taskId") {
+        return None;
+    }
+    let [kind, id, task, content] =
+        pick(result, ["resultType", "taskId", "task", "content"]).ok()?;
+    let id = match kind.is_some_and(|kind| is(&kind, "task")) {
+        true => id?,
+        false if content.is_none() => member(&task?, "taskId")?,
+        false => return None,
+    };
+    id.decode().ok()
+}
+
 /// Returns the id in the params of a request about a task.
 pub(super) fn task_id(params: &Params) -> Result<String, RpcError> {
     let id = params.member("taskId").ok().flatten();

@@ -13,8 +13,11 @@
 //!                    and tasks/update answers                 tasks/result, and tasks/update answers
 //! ```
 //!
-//! The ids of tasks are those of the server. A task is asked for on the connection that created it, because it may
+//! Whose task it is was checked before: see [`TaskAccess`]. The ids of tasks are those of the server. A task is asked for on the connection that created it, because it may
 //! exist in one process only: see [`OpenTasks`].
+
+mod access;
+pub(crate) use access::{TaskAccess, TaskOwners};
 
 mod forms;
 pub(crate) use forms::{convert_offer, related_task};

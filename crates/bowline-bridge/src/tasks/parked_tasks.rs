@@ -34,6 +34,11 @@ pub(crate) fn requested_id(request: &Request) -> Option<String> {
     Some(id.strip_prefix(PREFIX)?.to_owned())
 }
 
+/// Returns whether the id of a task may be one of the bridge.
+pub(super) fn is_parked(id: &str) -> bool {
+    id.starts_with(PREFIX)
+}
+
 /// Answers a request about a task.
 pub(crate) fn answer<U>(request: &Request, task: &ParkedTask<U>) -> Outcome {
     if !declares_extension(&request.caller) {

@@ -38,7 +38,7 @@ use crate::owned_task::OwnedTask;
 use crate::questions::{AskClient, ConnectionClients, Questions, UpstreamHost};
 use crate::rare_log::RareLog;
 use crate::target::FrontClient;
-use crate::tasks::{self, OpenTasks};
+use crate::tasks::{self, OpenTasks, TaskOwners};
 pub(crate) use breaker::Attempt;
 use breaker::{Breaker, TooEarly};
 use closing::ClosingConnections;
@@ -137,6 +137,7 @@ pub(crate) struct Upstream {
     closing: Arc<ClosingConnections>,
     /// The tasks of clients that have no connection.
     tasks: Arc<OpenTasks>,
+    task_owners: TaskOwners,
     /// The requests that use a connection.
     requests: Arc<AtomicUsize>,
     /// Closes idle connections.
@@ -171,6 +172,7 @@ impl Upstream {
             principals: Arc::default(),
             closing: Arc::default(),
             tasks: Arc::default(),
+            task_owners: TaskOwners::default(),
             requests: Arc::default(),
             breaker: Mutex::default(),
             is_modern: ModernByEra::default(),
@@ -191,6 +193,11 @@ impl Upstream {
     /// Returns the tasks of clients that have no connection.
     pub(crate) fn tasks(&self) -> &Arc<OpenTasks> {
         &self.tasks
+    }
+
+    /// Returns which principals have created tasks.
+    pub(crate) fn task_owners(&self) -> &TaskOwners {
+        &self.task_owners
     }
 
     pub(crate) fn settings(&self) -> UpstreamSettings {
