@@ -1,6 +1,7 @@
 //! [`StderrWriter`]: passes the stderr of child processes on.
 
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -8,11 +9,13 @@ use std::time::Duration;
 /// Writes lines to stderr on a thread of its own. Clones share it.
 ///
 /// A host may not read the stderr of this process. A write would then block, and with it every call on the same thread
-/// of the runtime. Lines that come faster than they are read are lost.
+/// of the runtime. Lines that come faster than they are read are dropped and counted.
 #[derive(Clone, Debug)]
 pub(crate) struct StderrWriter {
     lines: SyncSender<StderrItem>,
     unfinished: Arc<UnfinishedLine>,
+    /// The bytes that were dropped and not reported.
+    dropped: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -31,6 +34,8 @@ impl StderrWriter {
         let (lines, received) = sync_channel(MAX_QUEUED);
         let unfinished = Arc::new(UnfinishedLine::default());
         let other = unfinished.clone();
+        let dropped = Arc::new(AtomicU64::new(0));
+        let unreported = dropped.clone();
         // Ends with the last sender.
         std::thread::spawn(move || {
             for item in received {
@@ -38,14 +43,24 @@ impl StderrWriter {
                     // One write, so that nothing of another process comes between its parts. Fails if stderr is closed;
                     // there is no other place to write to.
                     StderrItem::Line(line) => {
-                        let line = format!("{line}\n");
+                        let mut line = format!("{line}\n");
+                        match unreported.swap(0, Ordering::Relaxed) {
+                            0 => {}
+                            bytes => line.push_str(&format!(
+                                "… {bytes} bytes of stderr dropped, which is read too slowly\n"
+                            )),
+                        }
                         drop(other.write_after_it(line_time, || stderr.write_all(line.as_bytes())));
                     }
                     StderrItem::Flush(done) => drop(done.try_send(())),
                 }
             }
         });
-        Self { lines, unfinished }
+        Self {
+            lines,
+            unfinished,
+            dropped,
+        }
     }
 
     /// Returns a writer for the output of a child, which is passed on as it comes. Lines of `self` are written between
@@ -68,7 +83,11 @@ impl StderrWriter {
     }
 
     pub(crate) fn write(&self, line: &str) {
-        let _ = self.lines.try_send(StderrItem::Line(line.to_owned()));
+        let sent = self.lines.try_send(StderrItem::Line(line.to_owned()));
+        if sent.is_err() {
+            let bytes = line.len() as u64 + 1;
+            self.dropped.fetch_add(bytes, Ordering::Relaxed);
+        }
     }
 
     /// Waits a moment until all lines are written.
@@ -191,6 +210,47 @@ mod tests {
         writer.flush_within(Duration::from_secs(60)); // on a busy machine
 
         assert_eq!(written.text(), "counts\nown\n");
+    }
+
+    /// A reader that reads nothing until the sender is dropped.
+    struct Blocked(std::sync::mpsc::Receiver<()>, Written);
+
+    impl Write for Blocked {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let _ = self.0.recv();
+            self.1.write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_that_are_not_read_are_counted() {
+        let (unblock, blocked) = std::sync::mpsc::channel();
+        let written = Written::default();
+        let to = Blocked(blocked, written.clone());
+        let writer = StderrWriter::start_with(to, Duration::from_millis(1));
+        for _ in 0..10 * MAX_QUEUED {
+            writer.write("line");
+        }
+
+        drop(unblock);
+        let started = std::time::Instant::now();
+        let (mut passed, mut dropped) = (0, 0);
+        while passed + dropped < 50 * MAX_QUEUED && started.elapsed() < Duration::from_secs(60) {
+            std::thread::yield_now();
+            let text = written.text();
+            let is_line = |line: &&str| *line == "line";
+            passed = 5 * text.lines().filter(is_line).count();
+            let reports = text.lines().filter_map(|line| line.strip_prefix("… "));
+            let counts = reports.map(|it| it.split(' ').next().unwrap().parse::<usize>().unwrap());
+            dropped = counts.sum();
+        }
+
+        assert_eq!(passed + dropped, 50 * MAX_QUEUED);
+        assert!(passed <= 5 * (MAX_QUEUED + 1), "{passed}");
     }
 
     #[test]

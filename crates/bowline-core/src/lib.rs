@@ -19,6 +19,9 @@ pub use id::{CorrelationKey, RequestIdGenerator, alternate_id};
 mod shortened;
 pub use shortened::{Shortened, shortened};
 
+mod output_limit;
+pub use output_limit::OutputLimit;
+
 mod capabilities;
 pub use capabilities::{ServerCapability, restrict_filter};
 

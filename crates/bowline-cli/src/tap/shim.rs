@@ -6,9 +6,12 @@
 //! host ◀─ stderr ── thread ◀── child's stderr         stops the other one, as without a tap
 //! ```
 //!
+//! Of stderr at most 64 KiB a second are passed on and recorded.
+//!
 //! A chunk is recorded before it is written, so that no answer is recorded before its request. Recording only puts it
 //! into a queue.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -18,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bowline_core::OutputLimit;
 use bowline_recording::{ChildExit, EndedBy, EventKind, Recorder, Side};
 use tokio::sync::oneshot;
 
@@ -25,6 +29,7 @@ use super::frames::LineSplitter;
 use crate::child_stderr::StderrWriter;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::output::visible_line;
 
 /// Runs the command until it exits, and returns its exit code.
 ///
@@ -43,7 +48,9 @@ pub(super) async fn run(
     let group = child.id();
     #[cfg(unix)]
     let guard = super::guard::Guard::start(group);
-    let pumps = Pumps::start(&mut child, recorder, stderr).map_err(|error| {
+    let program = words.first().map(|it| it.to_string_lossy());
+    let limit = StderrLimit::new(&program.unwrap_or_default());
+    let pumps = Pumps::start(&mut child, recorder, stderr, limit).map_err(|error| {
         Failure::other("failed to open stdin, stdout and stderr").caused_by(error)
     })?;
     let (sender, exited) = oneshot::channel();
@@ -109,7 +116,12 @@ struct PumpState {
 }
 
 impl Pumps {
-    fn start(child: &mut Child, recorder: &Recorder, stderr: &StderrWriter) -> io::Result<Self> {
+    fn start(
+        child: &mut Child,
+        recorder: &Recorder,
+        stderr: &StderrWriter,
+        limit: StderrLimit,
+    ) -> io::Result<Self> {
         let (Some(to_child), Some(from_child), Some(child_stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
@@ -121,18 +133,21 @@ impl Pumps {
                 "stdin",
                 host.stdin,
                 to_child,
+                None,
                 lines_of(recorder, Side::Client),
             )?,
             stdout: pump(
                 "stdout",
                 from_child,
                 host.stdout,
+                None,
                 lines_of(recorder, Side::Server),
             )?,
             stderr: pump(
                 "stderr",
                 child_stderr,
                 stderr.child_output(host.stderr),
+                Some(limit),
                 stderr_lines(recorder),
             )?,
         })
@@ -183,13 +198,14 @@ impl Pumps {
     }
 }
 
-/// Copies in a new thread. `observe` sees every chunk, and then the end.
+/// Copies in a new thread, at most as much as `limit` admits. `observe` sees every copied chunk, and then the end.
 ///
 /// The thread may wait for input that never comes; it does not prevent the process from exiting.
 fn pump(
     name: &str,
     mut from: impl Read + PollFd + Send + 'static,
     mut to: impl Write + PollFd + Send + 'static,
+    mut limit: Option<StderrLimit>,
     mut observe: impl FnMut(Option<&[u8]>) + Send + 'static,
 ) -> io::Result<Arc<PumpState>> {
     let state = Arc::new(PumpState::default());
@@ -216,8 +232,12 @@ fn pump(
                     }
                 };
                 shared.is_writing.store(true, Ordering::Relaxed);
-                observe(Some(&chunk[..count]));
-                let written = write_all(&mut to, &chunk[..count]);
+                let passed = match &mut limit {
+                    Some(limit) => limit.pass(&chunk[..count]),
+                    None => Cow::Borrowed(&chunk[..count]),
+                };
+                observe(Some(&passed));
+                let written = write_all(&mut to, &passed);
                 shared.chunks.fetch_add(1, Ordering::Relaxed);
                 shared.is_writing.store(false, Ordering::Relaxed);
                 // The reader is gone. Closing the source tells the writer so.
@@ -225,11 +245,67 @@ fn pump(
                     break;
                 }
             }
+            if let Some(rest) = limit.and_then(|mut limit| limit.rest()) {
+                observe(Some(&rest));
+                let _ = write_all(&mut to, &rest); // the reader may be gone
+            }
             observe(None);
             drop((from, to));
             shared.has_ended.store(true, Ordering::Relaxed);
         })?;
     Ok(state)
+}
+
+/// Limits how much of the stderr of the command is passed on.
+struct StderrLimit {
+    limit: OutputLimit,
+    started: Instant,
+    program: String,
+    /// Whether the last byte that was passed on is within a line.
+    is_in_line: bool,
+}
+
+impl StderrLimit {
+    fn new(program: &str) -> Self {
+        Self {
+            limit: OutputLimit::default(),
+            started: Instant::now(),
+            program: visible_line(program).into_owned(),
+            is_in_line: false,
+        }
+    }
+
+    /// Returns what is passed on of a chunk, after a report of what was dropped before.
+    fn pass<'a>(&mut self, chunk: &'a [u8]) -> Cow<'a, [u8]> {
+        self.pass_at(chunk, self.started.elapsed())
+    }
+
+    fn pass_at<'a>(&mut self, chunk: &'a [u8], now: Duration) -> Cow<'a, [u8]> {
+        let dropped = self.limit.take_dropped(now);
+        let admitted = &chunk[..self.limit.admit(chunk.len(), now)];
+        let report = dropped.map(|bytes| self.report(bytes));
+        if let Some(last) = admitted.last() {
+            self.is_in_line = *last != b'\n';
+        }
+        match report {
+            Some(report) => Cow::Owned([&report, admitted].concat()),
+            None => Cow::Borrowed(admitted),
+        }
+    }
+
+    /// Returns the report of what was dropped at the end.
+    fn rest(&mut self) -> Option<Vec<u8>> {
+        let dropped = self.limit.take_all_dropped()?;
+        Some(self.report(dropped))
+    }
+
+    /// Returns a line of its own.
+    fn report(&mut self, bytes: u64) -> Vec<u8> {
+        let line_end = if self.is_in_line { "\n" } else { "" };
+        self.is_in_line = false;
+        let program = &self.program;
+        format!("{line_end}… {bytes} bytes of stderr of `{program}` dropped\n").into_bytes()
+    }
 }
 
 fn write_all(to: &mut (impl Write + PollFd), mut bytes: &[u8]) -> io::Result<()> {
@@ -470,3 +546,31 @@ const MAX_STDERR_LINE: usize = 8 * 1024;
 const IDLE_POLLS: usize = 60;
 const MAX_DRAIN: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_cut_and_reported_on_a_line_of_its_own() {
+        let mut limit = StderrLimit::new("server");
+        let (at_once, later) = (Duration::ZERO, Duration::from_secs(1));
+
+        assert_eq!(*limit.pass_at(b"Name? ", at_once), *b"Name? ");
+        let passed = limit.pass_at(&[b'x'; 100_000], at_once).into_owned();
+        assert_eq!(passed.len(), 64 * 1024 - 6);
+        assert_eq!(*limit.pass_at(b"y", at_once), *b"");
+        let passed = limit.pass_at(b"z\n", later).into_owned();
+        assert_eq!(
+            String::from_utf8(passed).unwrap(),
+            "\n… 34471 bytes of stderr of `server` dropped\nz\n"
+        );
+        limit.pass_at(&[b'\n'; 100_000], later);
+        let rest = limit.rest().unwrap();
+        assert_eq!(
+            String::from_utf8(rest).unwrap(),
+            "… 34466 bytes of stderr of `server` dropped\n"
+        );
+        assert_eq!(limit.rest(), None);
+    }
+}

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use bowline_core::mux::{ExceededLimit, MuxEvent, OutgoingMessage, ProtocolWarning, WireEnd};
 use bowline_core::{
-    BatchError, Malformed, Message, Notification, decode_batch, is_batch, shortened,
+    BatchError, Malformed, Message, Notification, OutputLimit, decode_batch, is_batch, shortened,
 };
 use bowline_types::{
     ErrorCode, Json, NotificationMethod, PromptListChangedNotification, RequestId,
@@ -53,6 +53,8 @@ pub(crate) struct Driver {
     events: Vec<MuxEvent>,
     /// The bytes of queued output.
     output: Charge,
+    malformed_log: OutputLimit,
+    started: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -75,6 +77,8 @@ impl Driver {
             timer,
             events,
             output,
+            malformed_log: OutputLimit::default(),
+            started: Instant::now(),
         }
     }
 }
@@ -252,7 +256,7 @@ impl Driver {
     /// `description` is that of the wire.
     fn receive_malformed(&mut self, malformed: Malformed, description: Option<String>) {
         let what = description.unwrap_or_else(|| shortened(&malformed).to_string());
-        tracing::warn!(malformed = what, "received a malformed message");
+        self.log_malformed(&what);
         let error = Error::protocol(format!("malformed message: {what}"));
         self.peer.notification_hub().run_error_callback(&error);
         if matches!(malformed, Malformed::Request { id: None, .. })
@@ -266,6 +270,24 @@ impl Driver {
             .lock()
             .mux
             .handle_malformed(malformed);
+    }
+
+    /// Logs a malformed message. A server may print anything to stdout, so the log is limited as that of stderr.
+    fn log_malformed(&mut self, what: &str) {
+        let now = self.started.elapsed();
+        if let Some(bytes) = self.malformed_log.take_dropped(now) {
+            tracing::warn!(
+                bytes,
+                "malformed messages were not logged, because there were too many"
+            );
+        }
+        match self.malformed_log.admit(what.len(), now) {
+            0 => {}
+            admitted => {
+                let what = &what[..what.floor_char_boundary(admitted)];
+                tracing::warn!(malformed = what, "received a malformed message");
+            }
+        }
     }
 
     /// Handles a message that was not kept. If it is a response, its call would otherwise wait for its deadline.

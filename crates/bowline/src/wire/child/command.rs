@@ -126,7 +126,8 @@ impl Command {
 
     /// Sets a callback for each line that the server writes to stderr. By default lines are logged at debug level.
     ///
-    /// It runs on the runtime and must not block. A line of more than 8 KiB is split.
+    /// It runs on the runtime and must not block. A line of more than 8 KiB is split. After 64 KiB in a second, lines are
+    /// dropped for a second; a line `… N bytes of stderr of PROGRAM dropped` follows.
     ///
     /// # Examples
     ///

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
+use bowline_core::OutputLimit;
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::time::Instant;
 
 use super::command::OnStderr;
 use crate::callback::catch_panic;
@@ -50,29 +52,41 @@ impl ChildOutput {
     ) {
         let mut chunk = vec![0; MAX_LINE];
         let mut line = Vec::new();
-        while let Ok(count @ 1..) = stderr.read(&mut chunk).await {
+        let mut sink = StderrSink::new(on_line);
+        loop {
+            let reports_at = sink.reports_at();
+            let read = tokio::select! {
+                biased; // text that has arrived comes before the report, which the end of the text may make unnecessary
+                read = stderr.read(&mut chunk) => read,
+                () = sleep_until(reports_at) => {
+                    sink.report_dropped(self.program());
+                    continue;
+                }
+            };
+            let Ok(count @ 1..) = read else {
+                break;
+            };
             for byte in &chunk[..count] {
                 if *byte != b'\n' {
                     line.push(*byte);
                 }
                 if *byte == b'\n' || line.len() == MAX_LINE {
-                    self.handle_stderr(&std::mem::take(&mut line), on_line.as_ref());
+                    self.handle_stderr(&std::mem::take(&mut line), &mut sink);
                 }
             }
         }
         if !line.is_empty() {
-            self.handle_stderr(&line, on_line.as_ref());
+            self.handle_stderr(&line, &mut sink);
         }
+        sink.report_rest(self.program());
     }
 
-    fn handle_stderr(&self, line: &[u8], on_line: Option<&OnStderr>) {
+    fn handle_stderr(&self, line: &[u8], sink: &mut StderrSink) {
         let line = String::from_utf8_lossy(line);
         let line = line.trim_end_matches('\r');
-        match on_line {
-            // A panic must not end this task: the pipe would close, and the child's next write to stderr would fail.
-            Some(on_line) => catch_panic("a child's stderr", || on_line(line)),
-            None => tracing::debug!(target: "bowline::stderr", "{line}"),
-        }
+        sink.report_dropped(self.program());
+        sink.pass_on(line);
+        // Also of what is dropped: the last lines of a flood may be those that explain the exit.
         self.stderr.lock().push(&escaped(line));
     }
 }
@@ -92,6 +106,71 @@ impl fmt::Display for ChildOutput {
                 "it printed to stdout:\n{stdout}\nand to stderr:\n{stderr}"
             ),
         }
+    }
+}
+
+/// The callback or the log that gets the lines of stderr, of a limited length per second.
+struct StderrSink {
+    on_line: Option<OnStderr>,
+    limit: OutputLimit,
+    started: Instant,
+}
+
+impl StderrSink {
+    fn new(on_line: Option<OnStderr>) -> Self {
+        Self {
+            on_line,
+            limit: OutputLimit::default(),
+            started: Instant::now(),
+        }
+    }
+
+    /// Passes on what the limit admits of a line.
+    fn pass_on(&mut self, line: &str) {
+        let length = line.len() + 1; // with the line feed, which an empty line has as well
+        match self.limit.admit(length, self.started.elapsed()) {
+            0 => {}
+            admitted => self.write(&line[..line.floor_char_boundary(admitted)]),
+        }
+    }
+
+    fn reports_at(&self) -> Option<Instant> {
+        let at = self.limit.reports_at()?;
+        Some(self.started + at)
+    }
+
+    /// Says how much was dropped, if there is room again.
+    fn report_dropped(&mut self, program: &str) {
+        if let Some(bytes) = self.limit.take_dropped(self.started.elapsed()) {
+            self.write(&dropped_text(bytes, program));
+        }
+    }
+
+    /// Says how much was dropped at the end.
+    fn report_rest(&mut self, program: &str) {
+        if let Some(bytes) = self.limit.take_all_dropped() {
+            self.write(&dropped_text(bytes, program));
+        }
+    }
+
+    fn write(&self, line: &str) {
+        match &self.on_line {
+            // A panic must not end the task that reads: the pipe would close, and the child's next write to stderr would
+            // fail.
+            Some(on_line) => catch_panic("a child's stderr", || on_line(line)),
+            None => tracing::debug!(target: "bowline::stderr", "{line}"),
+        }
+    }
+}
+
+fn dropped_text(bytes: u64, program: &str) -> String {
+    format!("… {bytes} bytes of stderr of `{program}` dropped")
+}
+
+async fn sleep_until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -158,6 +237,8 @@ const MAX_LAST: usize = 8;
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
     use super::*;
 
     /// Reads `stderr`; returns the lines that the callback received, and the kept ones.
@@ -209,6 +290,39 @@ mod tests {
         assert_eq!(kept, r"  \u{1b}[31mred\u{7}");
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_is_limited_and_what_is_dropped_is_counted() {
+        let (mut child, stderr) = tokio::io::duplex(1 << 20);
+        let output = Arc::new(ChildOutput::new("server"));
+        let (lines, mut received) = tokio::sync::mpsc::unbounded_channel();
+        let on_line: OnStderr = Arc::new(move |line| drop(lines.send(line.to_owned())));
+        let reading = tokio::spawn(output.clone().read_stderr(stderr, Some(on_line)));
+
+        let flood = "0123456789abcde\n".repeat(10_000);
+        child.write_all(flood.as_bytes()).await.unwrap();
+        for _ in 0..4096 {
+            assert_eq!(received.recv().await.unwrap(), "0123456789abcde");
+        }
+        // Without another line, when there is room again.
+        let report = received.recv().await.unwrap();
+        assert_eq!(report, "… 94464 bytes of stderr of `server` dropped");
+
+        child.write_all(b"more\n").await.unwrap();
+        assert_eq!(received.recv().await.unwrap(), "more");
+        child.write_all(flood.as_bytes()).await.unwrap();
+        child.write_all(b"last").await.unwrap();
+        drop(child);
+        reading.await.unwrap();
+        let rest: Vec<_> = std::iter::from_fn(|| received.try_recv().ok()).collect();
+        assert!(rest.len() <= 4097, "{}", rest.len());
+        assert!(
+            rest.last()
+                .unwrap()
+                .contains("bytes of stderr of `server` dropped")
+        );
+        assert!(output.to_string().ends_with("\n  last"), "{output}");
+    }
+
     #[test]
     fn a_long_line_of_stdout_is_kept_in_part() {
         let output = ChildOutput::new("server");
@@ -224,7 +338,7 @@ mod tests {
         assert_eq!(output.to_string(), "it printed nothing");
 
         output.record_stdout(b"Usage: server\r");
-        output.handle_stderr(b"no arguments", None);
+        output.handle_stderr(b"no arguments", &mut StderrSink::new(None));
 
         assert_eq!(output.program(), r"ser\nver");
         assert_eq!(
