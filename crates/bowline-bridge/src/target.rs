@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use bowline::client::{ClientBuilder, ReadBudget};
 use bowline::exchange::Principal;
+use bowline::http::RedactedUrl;
 use bowline::telemetry::Telemetry;
 use bowline::wire::Command;
 use bowline::{Client, Error, Result};
@@ -22,6 +23,9 @@ use crate::client_token::TokenCell;
 /// let files = Target::command("files", || Command::new("npx").args(["-y", "files-server"]));
 /// let search = Target::http("https://search.example/mcp");
 /// assert_eq!(search.name(), "https://search.example/mcp");
+///
+/// let search = Target::http("https://search.example/mcp?apiKey=s3cret");
+/// assert_eq!(search.name(), "https://search.example/mcp?apiKey=…");
 /// ```
 #[derive(Clone)]
 #[must_use = "a target does nothing unless a bridge is created from it"]
@@ -92,11 +96,11 @@ impl Target {
         Self::new(name, move |_| Ok(Client::spawn(command())))
     }
 
-    /// Creates a target that connects to a URL.
+    /// Creates a target that connects to a URL. Its name is the URL without secrets, as clients see it.
     pub fn http(url: impl Into<Arc<str>>) -> Self {
         let url = url.into();
-        let connected = url.clone();
-        let target = Self::new(url, move |_| Ok(Client::connect(&connected)));
+        let name = RedactedUrl::new(&url).to_string();
+        let target = Self::new(name, move |_| Ok(Client::connect(&url)));
         target.stateless()
     }
 

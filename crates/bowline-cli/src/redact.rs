@@ -1,6 +1,8 @@
-//! Hides secrets in commands and URLs before they are printed.
+//! Hides secrets in commands before they are printed.
 
 use std::borrow::Cow;
+
+use bowline::http::RedactedUrl;
 
 /// Returns the words of a command with those replaced that look like secrets.
 pub(crate) fn redact_words<'a>(words: impl IntoIterator<Item = Cow<'a, str>>) -> Vec<String> {
@@ -12,46 +14,13 @@ pub(crate) fn redact_words<'a>(words: impl IntoIterator<Item = Cow<'a, str>>) ->
             Some((name, _)) if is_secret_name(name) => format!("{name}={REDACTED}"),
             _ if follows_secret_option && !is_option => REDACTED.to_owned(),
             _ if looks_like_secret(&word) => REDACTED.to_owned(),
-            _ => redact_header(&redact_url(&word)),
+            _ if word.contains("://") => RedactedUrl::new(&word).to_string(),
+            _ => redact_header(&word),
         };
         follows_secret_option = is_option && !word.contains('=') && is_secret_name(&word);
         redacted.push(shown);
     }
     redacted
-}
-
-/// Hides the password and the values of the query in a URL. Other text is returned as it is.
-pub(crate) fn redact_url(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else {
-        return text.to_owned();
-    };
-    let (rest, fragment) = match rest.split_once('#') {
-        Some((rest, fragment)) => (rest, format!("#{fragment}")),
-        None => (rest, String::new()),
-    };
-    let (path, query) = match rest.split_once('?') {
-        Some((path, query)) => (path, Some(query)),
-        None => (rest, None),
-    };
-    let (authority, path) = match path.split_once('/') {
-        Some((authority, path)) => (authority, format!("/{path}")),
-        None => (path, String::new()),
-    };
-    let authority = match authority.rsplit_once('@') {
-        Some((_, host)) => format!("{REDACTED}@{host}"),
-        None => authority.to_owned(),
-    };
-    let query = query.map_or(String::new(), |query| {
-        let hide = |pair: &str| match pair.split_once('=') {
-            Some((name, _)) => format!("{name}={REDACTED}"),
-            None => pair.to_owned(),
-        };
-        format!(
-            "?{}",
-            query.split('&').map(hide).collect::<Vec<_>>().join("&")
-        )
-    });
-    format!("{scheme}://{authority}{path}{query}{fragment}")
 }
 
 /// Hides the value of `Name: value` if the name is that of a secret.
@@ -144,15 +113,5 @@ mod tests {
         ] {
             assert_eq!(redacted(words), expected);
         }
-    }
-
-    #[test]
-    fn urls_keep_their_place_and_lose_their_secrets() {
-        assert_eq!(redact_url("https://x.example/mcp"), "https://x.example/mcp");
-        assert_eq!(
-            redact_url("https://u:p@x.example:8/mcp?key=abc&b#f"),
-            "https://…@x.example:8/mcp?key=…&b#f"
-        );
-        assert_eq!(redact_url("no url"), "no url");
     }
 }

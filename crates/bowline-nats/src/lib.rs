@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod credentials;
+use credentials::move_credentials;
 mod echoes;
 
 mod error;
@@ -125,7 +127,9 @@ impl Nats {
             .request_timeout(Some(LIMIT))
             .ping_interval(PING_EVERY)
             .subscription_capacity(QUEUED_MESSAGES);
-        let client = tokio::time::timeout(LIMIT, options.connect(url)).await;
+        let (address, options) = move_credentials(url, options)
+            .map_err(|error| ConnectError::Unavailable(Unavailable::new("NATS", error)))?;
+        let client = tokio::time::timeout(LIMIT, options.connect(address)).await;
         let client = client.map_err(|_| Unavailable::timed_out("NATS", LIMIT))??;
         let max_payload = client.max_payload();
         if max_payload < MAX_MESSAGE_BYTES {

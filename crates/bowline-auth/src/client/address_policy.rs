@@ -4,6 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use bowline::http::RedactedUrl;
 use url::{Host, Url};
 
 use super::{Error, Result};
@@ -30,7 +31,10 @@ impl AddressPolicy {
 
     /// Parses a URL from a server, if it may be requested. `what` names it in the error.
     pub(crate) fn admit(self, what: &str, address: &str) -> Result<Url> {
-        let refused = |why: &str| Error::untrusted(format!("{what} `{address}` {why}"));
+        let refused = |why: &str| {
+            let address = RedactedUrl::new(address);
+            Error::untrusted(format!("{what} `{address}` {why}"))
+        };
         let url = Url::parse(address).map_err(|_| refused("is not a URL"))?;
         let Some(host) = url.host() else {
             return Err(refused("has no host"));

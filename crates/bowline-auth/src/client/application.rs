@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use bowline::http::RedactedUrl;
+
 use super::credentials::{AuthMethod, Registration};
 use super::jwt::SigningKey;
 use super::scopes::Scopes;
@@ -219,7 +221,8 @@ pub(crate) fn check_metadata_url(address: &str) -> Result<()> {
         Ok(())
     } else {
         Err(super::Error::misuse(format!(
-            "`{address}` is not a valid client id: expected an https:// URL with a path and no fragment"
+            "`{}` is not a valid client id: expected an https:// URL with a path and no fragment",
+            RedactedUrl::new(address)
         )))
     }
 }

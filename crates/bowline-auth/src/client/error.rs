@@ -3,6 +3,8 @@
 use std::error::Error as StdError;
 use std::time::Duration;
 
+use bowline::http::RedactedUrl;
+
 use crate::sanitize::sanitize;
 
 /// A result whose error is [`Error`].
@@ -46,7 +48,7 @@ pub enum Error {
     /// A request failed without a response.
     #[error("request to {uri} failed")]
     Unreachable {
-        /// The URL of the request, without its query.
+        /// The URL of the request, without its secrets.
         uri: String,
         /// The cause.
         source: Box<dyn StdError + Send + Sync>,
@@ -150,11 +152,11 @@ impl Error {
     }
 
     pub(crate) fn unreachable(
-        uri: &str,
+        uri: &RedactedUrl,
         source: impl Into<Box<dyn StdError + Send + Sync>>,
     ) -> Self {
         Self::Unreachable {
-            uri: sanitize(uri, MAX_TEXT_CHARS),
+            uri: sanitize(uri.as_str(), MAX_TEXT_CHARS),
             source: source.into(),
         }
     }
@@ -199,7 +201,7 @@ mod tests {
             Error::protocol(format!("\r\n{long}")),
             Error::unsupported(format!("\u{202e}{long}")),
             Error::insufficient_scope(&format!("\u{7}{long}")),
-            Error::unreachable(&format!("https://h/{long}\u{1b}"), "no"),
+            Error::unreachable(&RedactedUrl::new(format!("https://h/{long}\u{1b}")), "no"),
         ] {
             let shown = error.to_string();
             assert!(shown.chars().count() < 1100, "{}", shown.len());

@@ -9,6 +9,7 @@ use std::time::Duration;
 use std::vec;
 
 use bowline::exchange::BoxFuture;
+use bowline::http::RedactedUrl;
 use bowline::http::client::{HttpClient, HttpStream, HyperClient};
 use bytes::Bytes;
 use http::{Request, Response};
@@ -58,9 +59,7 @@ impl Fetch {
     ///
     /// Dropping the future abandons the request.
     pub(crate) async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>> {
-        // The query may contain secrets.
-        let mut uri = request.uri().to_string();
-        uri.truncate(uri.find('?').unwrap_or(uri.len()));
+        let uri = RedactedUrl::new(request.uri());
         let client = self.client()?;
         let fetching = async {
             let response = client.send(request.map(Into::into)).await?;

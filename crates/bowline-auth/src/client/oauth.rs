@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bowline::exchange::BoxFuture;
+use bowline::http::RedactedUrl;
 use bowline::http::client::{Authorizer, Challenge, HttpClient, Refusal};
 use http::{request, response};
 use url::Url;
@@ -454,7 +455,7 @@ impl OAuthConfig {
         if is_protected || self.allows_plain_http {
             return Ok(());
         }
-        let server = server.to_string();
+        let server = RedactedUrl::new(server).to_string();
         Err(Error::Unencrypted { server })
     }
 
@@ -464,6 +465,7 @@ impl OAuthConfig {
             .ok()
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
             .ok_or_else(|| {
+                let address = RedactedUrl::new(address);
                 Error::misuse(format!("`{address}` is not an http:// or https:// URL"))
             })?;
         if let Some(address) = &self.application.metadata_url {
@@ -532,7 +534,7 @@ fn unauthorized(refusal: Option<&Refusal>, error: Arc<Error>) -> bowline::Error 
 impl fmt::Debug for OAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OAuth")
-            .field("server", &self.config.server)
+            .field("server", &RedactedUrl::new(&self.config.server))
             .field("application", &self.config.application)
             .finish_non_exhaustive()
     }

@@ -10,6 +10,9 @@
 mod pending_authorization;
 pub use pending_authorization::PendingAuthorization;
 
+mod pick_challenge;
+use pick_challenge::pick_challenge;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -726,23 +729,6 @@ fn backoff_after(failures: u32) -> Duration {
     (Duration::from_secs(1) * 2_u32.saturating_pow(failures.min(6))).min(max)
 }
 
-/// Returns the challenge to answer: `DPoP` if there is one, with parameters that only the `Bearer` challenge has.
-fn pick_challenge(challenges: &[Challenge]) -> Option<Challenge> {
-    let of = |scheme| {
-        challenges
-            .iter()
-            .find(|challenge| challenge.has_scheme(scheme))
-    };
-    let (bound, bearer) = (of("DPoP"), of("Bearer"));
-    let mut picked = bound.or(bearer)?.clone();
-    for (name, value) in bearer.into_iter().flat_map(|bearer| &bearer.params) {
-        if picked.param(name).is_none() {
-            picked.params.push((name.clone(), value.clone()));
-        }
-    }
-    Some(picked)
-}
-
 fn header_value(text: &str) -> Result<HeaderValue> {
     let mut value = HeaderValue::from_str(text).map_err(|_| {
         Error::protocol("the token contains characters that are invalid in a header")
@@ -768,26 +754,3 @@ fn application_error(what: &'static str, source: AppError) -> Error {
 /// The time limit for revoking a removed token.
 const REVOCATION_TIMEOUT: Duration = Duration::from_secs(10);
 const DPOP: HeaderName = HeaderName::from_static("dpop");
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_dpop_challenge_is_preferred_and_completed_from_the_bearer_challenge() {
-        let picked = |headers: &[&str]| {
-            let picked = pick_challenge(&Challenge::parse_all(headers.iter().copied()));
-            picked.map(|picked| picked.to_string())
-        };
-
-        assert_eq!(picked(&["Basic realm=\"x\""]), None);
-        assert_eq!(
-            picked(&["Basic, Bearer scope=\"a\""]).as_deref(),
-            Some("Bearer scope=\"a\"")
-        );
-        assert_eq!(
-            picked(&["Bearer scope=\"a\"", "DPoP algs=\"ES256\""]).as_deref(),
-            Some("DPoP algs=\"ES256\", scope=\"a\"")
-        );
-    }
-}

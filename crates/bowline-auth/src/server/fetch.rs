@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline::http::RedactedUrl;
 use bowline::http::client::HttpClient;
 use bytes::Bytes;
 use http::header::ACCEPT;
@@ -59,7 +60,7 @@ impl IssuerFetch {
         let json = HeaderValue::from_static("application/json");
         request.headers_mut().insert(ACCEPT, json);
         let response = tokio::time::timeout(REQUEST_TIMEOUT, self.fetch.send(request)).await;
-        let uri = sanitize(&uri, 1000);
+        let uri = sanitize(RedactedUrl::new(&uri).as_str(), 1000);
         let response =
             response.map_err(|_| format!("no response from {uri} within {REQUEST_TIMEOUT:?}"))?;
         let response = response.map_err(|error| chain(&error))?;

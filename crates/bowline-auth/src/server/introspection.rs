@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use bowline::exchange::BoxFuture;
+use bowline::http::RedactedUrl;
 use bowline::http::client::HttpClient;
 use bowline::{Error, Result};
 use bytes::Bytes;
@@ -70,7 +71,10 @@ impl Introspection {
     /// [`Error::Misuse`] if `endpoint` is not a URL.
     pub fn new(issuer: impl Into<String>, endpoint: &str) -> Result<Self> {
         let uri = endpoint.parse().map_err(|_| Error::Misuse {
-            what: format!("the introspection endpoint `{endpoint}` is not a URL"),
+            what: format!(
+                "the introspection endpoint `{}` is not a URL",
+                RedactedUrl::new(endpoint)
+            ),
         })?;
         Ok(Self {
             client: IntrospectionClient {
@@ -238,7 +242,7 @@ impl std::fmt::Debug for Introspection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Introspection")
             .field("issuer", &self.client.issuer)
-            .field("endpoint", &self.client.endpoint)
+            .field("endpoint", &RedactedUrl::new(&self.client.endpoint))
             .finish_non_exhaustive()
     }
 }

@@ -13,6 +13,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline::http::RedactedUrl;
 use http::Uri;
 use serde::Deserialize;
 use tokio::sync::watch;
@@ -212,26 +213,27 @@ async fn discover(fetch: &IssuerFetch, issuer: &str) -> Result<Uri, String> {
                 continue;
             }
         };
+        let shown = RedactedUrl::new(&uri);
         let metadata: IssuerMetadata =
-            serde_json::from_slice(&document).map_err(|error| format!("{uri}: {error}"))?;
+            serde_json::from_slice(&document).map_err(|error| format!("{shown}: {error}"))?;
         if metadata.issuer != issuer {
             return Err(format!(
-                "{uri} describes another issuer, `{}`",
-                metadata.issuer
+                "{shown} describes another issuer, `{}`",
+                RedactedUrl::new(&metadata.issuer)
             ));
         }
         let keys = metadata.jwks_uri.parse();
-        return keys.map_err(|_| format!("the `jwks_uri` of {uri} is not a URL"));
+        return keys.map_err(|_| format!("the `jwks_uri` of {shown} is not a URL"));
     }
     Err(failure)
 }
 
 /// Returns the well-known metadata URLs of an issuer, in the order of the specification.
 fn well_known(issuer: &str) -> Result<Vec<Uri>, String> {
-    let no_url = |_| format!("the issuer `{issuer}` is not a URL");
-    let parsed: Uri = issuer.parse().map_err(no_url)?;
+    let no_url = || format!("the issuer `{}` is not a URL", RedactedUrl::new(issuer));
+    let parsed: Uri = issuer.parse().map_err(|_| no_url())?;
     let (Some(scheme), Some(authority)) = (parsed.scheme_str(), parsed.authority()) else {
-        return Err(format!("the issuer `{issuer}` is not a URL"));
+        return Err(no_url());
     };
     let path = parsed.path().trim_end_matches('/');
     let origin = format!("{scheme}://{authority}");

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline::exchange::BoxFuture;
+use bowline::http::RedactedUrl;
 use bowline::http::client::HttpClient;
 use bowline::{Error, Result};
 use http::Uri;
@@ -48,7 +49,7 @@ impl JwtVerifier {
     /// [`Error::Misuse`] if `keys` is not a URL.
     pub fn new(issuer: impl Into<String>, keys: &str) -> Result<Self> {
         let uri = keys.parse().map_err(|_| Error::Misuse {
-            what: format!("the JWK set URL `{keys}` is malformed"),
+            what: format!("the JWK set URL `{}` is malformed", RedactedUrl::new(keys)),
         })?;
         Ok(Self {
             issuer: issuer.into(),
@@ -69,6 +70,7 @@ impl JwtVerifier {
         match issuer.parse::<Uri>() {
             Ok(uri) if uri.authority().is_some() => {}
             _ => {
+                let issuer = RedactedUrl::new(issuer);
                 let what = format!("the issuer `{issuer}` is not a URL; use `JwtVerifier::new`");
                 return Err(Error::Misuse { what });
             }

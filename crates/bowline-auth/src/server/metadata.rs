@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use bowline::http::RedactedUrl;
 use bowline::{Error, Result};
 use bytes::Bytes;
 use http::header::{
@@ -36,7 +37,10 @@ pub(super) struct ResourceInfo {
 impl ResourceIdentifier {
     pub(super) fn parse(text: &str) -> Result<Self> {
         let misuse = |why: &str| Error::Misuse {
-            what: format!("`{text}` is not a valid resource identifier: {why}"),
+            what: format!(
+                "`{}` is not a valid resource identifier: {why}",
+                RedactedUrl::new(text)
+            ),
         };
         let uri: Uri = text.parse().map_err(|_| misuse("expected a URL"))?;
         let (Some("http" | "https"), Some(authority)) = (uri.scheme_str(), uri.authority()) else {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use bowline_core::http::RedactedUrl;
 use bowline_core::http::source_policy::{InvalidSource, parse_host, parse_origin};
 
 use super::error::{ConfigError, shortened};
@@ -220,7 +221,8 @@ impl FrontAuth {
         }
         let is_url = |it: &String| it.starts_with("https://") || it.starts_with("http://");
         if let Some(wrong) = auth.issuers.iter().find(|it| !is_url(it)) {
-            let wrong = shortened(wrong);
+            let wrong = RedactedUrl::new(wrong);
+            let wrong = shortened(wrong.as_str());
             let problem = format!("expected the URL of an issuer, got `{wrong}`");
             return Err(ConfigError::new(problem).in_member(issuers));
         }

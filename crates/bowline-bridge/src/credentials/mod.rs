@@ -52,6 +52,7 @@ mod pass_through;
 use std::fmt;
 
 use bowline::client::ServerConfig;
+use bowline::http::RedactedUrl;
 use bowline::{Error, Result};
 use http::Uri;
 
@@ -269,10 +270,12 @@ impl Origin {
     fn protected(url: &str) -> Result<Self> {
         let uri: Option<Uri> = url.parse().ok();
         let Some(origin) = uri.as_ref().and_then(Self::of) else {
+            let url = RedactedUrl::new(url);
             let what = format!("`{url}` is not an http:// or https:// URL");
             return Err(Error::Misuse { what });
         };
         if !origin.is_https && !origin.is_this_machine() {
+            let url = RedactedUrl::new(url);
             let what =
                 format!("tokens of clients would be sent unencrypted to `{url}`: use https://");
             return Err(Error::Misuse { what });

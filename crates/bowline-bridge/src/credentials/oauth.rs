@@ -116,8 +116,9 @@ fn oauth(url: &str, settings: &OAuthSettings) -> Result<OAuth> {
 /// Returns a target whose connections share one exchange, and have one principal each.
 pub(super) fn exchange(server: ServerConfig, settings: &TokenExchangeSettings) -> Result<Target> {
     let url = url_of(&server)?.to_owned();
+    let resource = settings.resource.clone();
     let mut exchange = TokenExchange::new(&settings.token_endpoint)
-        .resource(settings.resource.as_ref().unwrap_or(&url))
+        .resource(resource.unwrap_or_else(|| canonical_url(&url)))
         .scopes(&settings.scopes);
     if let Some(id) = &settings.client_id {
         let client = RegisteredClient::at_first_issuer(id);
@@ -155,5 +156,36 @@ fn with_secret(client: RegisteredClient, secret: Option<&String>) -> RegisteredC
 fn misuse(what: &str) -> Error {
     Error::Misuse {
         what: what.to_owned(),
+    }
+}
+
+/// Returns the URL of a server as an identifier for its authorization server: without user info, query and fragment, in
+/// which keys for the server itself may be.
+fn canonical_url(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return url.to_owned();
+    };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://{host}{path}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_identifier_of_a_server_has_none_of_its_keys() {
+        for (url, expected) in [
+            ("https://x.example/mcp", "https://x.example/mcp"),
+            (
+                "https://u:KEY@x.example:8/mcp?key=KEY#KEY",
+                "https://x.example:8/mcp",
+            ),
+            ("http://[::1]:8?key=KEY", "http://[::1]:8"),
+        ] {
+            assert_eq!(canonical_url(url), expected, "{url}");
+        }
     }
 }

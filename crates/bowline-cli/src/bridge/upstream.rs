@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use bowline::http::RedactedUrl;
 use bowline_bridge::Target;
 
 use crate::child_stderr::StderrWriter;
@@ -21,7 +22,7 @@ pub(crate) fn command_target(plan: CommandTarget, stderr: StderrWriter) -> Targe
 /// Returns a target that connects to the URL, and signs in if that is needed.
 pub(crate) fn url_target(plan: &UrlTarget) -> Target {
     let plan = plan.clone();
-    let name = plan.url.clone();
+    let name = RedactedUrl::new(&plan.url).to_string();
     let oauth = plan.oauth("Bowline bridge").map(Arc::new);
     let target = Target::new(name, move |_| {
         Ok(match &oauth {

@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use bowline::exchange::dialect::HttpTransportKind;
 use bowline::exchange::{Dialect, Dialects};
+use bowline::http::RedactedUrl;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue, Uri};
 use serde_json::{Value, json};
@@ -41,7 +42,10 @@ pub(crate) async fn examine(
     report: &mut Report,
 ) -> Result<(), Failure> {
     report.transport = "http";
-    let invalid = || Failure::usage(format!("`{}` is not a URL of a server", target.url));
+    let invalid = || {
+        let url = RedactedUrl::new(&target.url);
+        Failure::usage(format!("`{url}` is not a URL of a server"))
+    };
     let uri: Uri = target.url.parse().map_err(|_| invalid())?;
     let address = Address::of(&uri).ok_or_else(invalid)?;
     let endpoint = Endpoint {
@@ -202,13 +206,13 @@ async fn examine_refusal(
     if refusal.status == 401 {
         let facts = examine_authorization(endpoint, refusal).await;
         report.findings.extend(auth::authorization(&facts, &server));
-        let issuer = facts
-            .issuer
-            .map_or("unknown".to_owned(), |(issuer, _)| issuer);
+        let by = facts.issuer.map_or("unknown".to_owned(), |(issuer, _)| {
+            RedactedUrl::new(issuer).to_string()
+        });
         let token = if has_token { "; with a kept token" } else { "" };
         report.fact(
             "sign-in",
-            format!("required; authorization server: {issuer}{token}"),
+            format!("required; authorization server: {by}{token}"),
         );
     } else if given.is_none() && challenges(refusal).is_empty() {
         let what = format!(

@@ -4,6 +4,7 @@ mod check;
 
 use std::path::Path;
 
+use bowline::http::RedactedUrl;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -11,7 +12,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::hosts::{self, ConfiguredServer, Discovered, DiskFiles, Launch, Machine, Scope};
 use crate::output::{Output, OutputOptions, Style, fit, visible_line};
-use crate::redact::{redact_url, redact_words};
+use crate::redact::redact_words;
 use check::{CheckOptions, Checked};
 
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -166,7 +167,7 @@ fn describe(server: &ConfiguredServer, checked: Option<&Checked>, output: Output
 /// Returns the command or the URL, without secrets.
 pub(crate) fn launch_text(launch: &Launch) -> String {
     match launch {
-        Launch::Url { url, .. } => redact_url(url),
+        Launch::Url { url, .. } => RedactedUrl::new(url).to_string(),
         Launch::Command { command, args, .. } => {
             let words = std::iter::once(command).chain(args);
             redact_words(words.map(|word| word.into())).join(" ")
@@ -204,7 +205,7 @@ fn to_json(server: &ConfiguredServer, checked: Option<&Checked>) -> Value {
         kind: names,
     });
     match &server.launch {
-        Launch::Url { url, .. } => json["url"] = redact_url(url).into(),
+        Launch::Url { url, .. } => json["url"] = RedactedUrl::new(url).as_str().into(),
         Launch::Command {
             command, args, cwd, ..
         } => {

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bowline::Client;
 use bowline::client::ClientBuilder;
+use bowline::http::RedactedUrl;
 use bowline::types::{DiscoverRequest, DiscoverResult, Method as _};
 use bowline::wire::Command;
 use bowline_auth::client::OAuth;
@@ -23,7 +24,7 @@ use crate::failure::Failure;
 use crate::interrupt::until_interrupted;
 use crate::mock::open_recording;
 use crate::output::visible_line;
-use crate::redact::{redact_url, redact_words};
+use crate::redact::redact_words;
 use crate::sign_in::SignIn;
 use crate::values::NamedValue;
 
@@ -146,7 +147,7 @@ impl Target {
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
-            Self::Url(target) => redact_url(&target.url),
+            Self::Url(target) => RedactedUrl::new(&target.url).to_string(),
             Self::Command(target) => {
                 let words = std::iter::once(&target.program).chain(&target.args);
                 redact_words(words.map(|word| word.to_string_lossy())).join(" ")

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bowline::http::RedactedUrl;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -21,7 +22,7 @@ use crate::https;
 pub(super) struct HttpSender {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     runtime: Handle,
-    endpoint: String,
+    endpoint: RedactedUrl,
     /// Whether the last request failed: a collector that is down is reported once, and not every few seconds.
     is_failing: AtomicBool,
 }
@@ -32,7 +33,7 @@ impl HttpSender {
         Ok(Self {
             client: https::client(endpoint.starts_with("https:"))?,
             runtime: Handle::current(),
-            endpoint: endpoint.to_owned(),
+            endpoint: RedactedUrl::new(endpoint),
             is_failing: AtomicBool::new(false),
         })
     }

@@ -19,6 +19,7 @@ mod scrape;
 
 use std::time::Duration;
 
+use bowline::http::RedactedUrl;
 use bowline::telemetry::Telemetry;
 use clap::Args;
 use opentelemetry::KeyValue;
@@ -74,6 +75,7 @@ impl TelemetryOptions {
             meters = meters.with_periodic_exporter(exporters.metrics);
             let builder = SdkTracerProvider::builder().with_resource(resource);
             tracers = Some(builder.with_batch_exporter(exporters.spans).build());
+            let endpoint = RedactedUrl::new(endpoint);
             eprintln!("bowline: sending spans and metrics to {endpoint}");
         }
         let mut scrapes = None;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bowline::http::RedactedUrl;
 use opentelemetry_otlp::{
     MetricExporter, Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _,
 };
@@ -17,7 +18,9 @@ pub(super) struct OtlpExporters {
 /// Creates exporters to an endpoint without a path of its own for each signal, as in `OTEL_EXPORTER_OTLP_ENDPOINT`. The
 /// headers of the environment (`OTEL_EXPORTER_OTLP_HEADERS`) are sent.
 pub(super) fn exporters(endpoint: &str) -> Result<OtlpExporters, Failure> {
-    let failed = |error| Failure::usage(format!("failed to send to {endpoint}")).caused_by(error);
+    let failed = |error| {
+        Failure::usage(format!("failed to send to {}", RedactedUrl::new(endpoint))).caused_by(error)
+    };
     let sender = Arc::new(HttpSender::new(endpoint)?);
     let spans = SpanExporter::builder()
         .with_http()

@@ -12,6 +12,7 @@ mod killed;
 mod killed_peers;
 mod pins;
 mod restarted;
+mod secrets;
 mod sign_in;
 mod support;
 

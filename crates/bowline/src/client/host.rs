@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bowline_core::era::Request;
+use bowline_core::http::RedactedUrl;
 use bowline_core::input::{InputKind, RawInputRequest, check_form, check_tool_uses, check_url};
 use bowline_core::json::Object;
 use bowline_core::{Notification, Outcome};
@@ -268,7 +269,8 @@ impl Host {
             ) => {
                 let roots = roots(()).await;
                 if let Some(root) = roots.iter().find(|root| !root.is_file()) {
-                    let why = format!("the root `{}` is not a `file://` URI", root.uri);
+                    let uri = RedactedUrl::new(&root.uri);
+                    let why = format!("the root `{uri}` is not a `file://` URI");
                     return Err(RpcError::new(ErrorCode::INTERNAL_ERROR, why));
                 }
                 encode(&ListRootsResult::new(roots))

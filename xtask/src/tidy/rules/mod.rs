@@ -9,6 +9,7 @@ mod eras;
 mod guide;
 mod names;
 mod shape;
+mod urls;
 
 /// A rule: returns its violations.
 pub(super) type Rule = fn(&Project<'_>) -> Vec<Violation>;
@@ -26,6 +27,7 @@ pub(super) const ALL: &[Rule] = &[
     shape::files_are_short,
     names::names_are_specific,
     names::tickets_are_not_names,
+    urls::shown_urls_are_redacted,
     documents::async_functions_document_cancel_safety,
     documents::dependencies_have_reasons,
     documents::crates_can_be_published,

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use bowline::http::RedactedUrl;
 use url::Url;
 
 use crate::client::metadata::{ResourceMetadata, ServerMetadata};
@@ -78,7 +79,9 @@ pub(super) fn check_resource(server: &Url, metadata: &ResourceMetadata) -> Resul
     let named = &metadata.resource;
     let mismatch = || {
         Error::untrusted(format!(
-            "the metadata of {server} describe another resource, `{named}`"
+            "the metadata of {} describe another resource, `{}`",
+            RedactedUrl::new(server),
+            RedactedUrl::new(named)
         ))
     };
     let resource = Url::parse(named).map_err(|_| mismatch())?;
@@ -104,8 +107,9 @@ pub(super) fn check_same_resource(server: &Url, metadata: &ResourceMetadata) -> 
         return Ok(());
     }
     Err(Error::untrusted(format!(
-        "the metadata that {server} named describe another resource, `{}`",
-        metadata.resource
+        "the metadata that {} named describe another resource, `{}`",
+        RedactedUrl::new(server),
+        RedactedUrl::new(&metadata.resource)
     )))
 }
 
@@ -114,9 +118,10 @@ pub(super) fn check_issuer(expected: &str, metadata: &ServerMetadata) -> Result<
     if metadata.issuer == expected {
         return Ok(());
     }
-    let named = &metadata.issuer;
     Err(Error::untrusted(format!(
-        "the metadata of `{expected}` describe another issuer, `{named}`"
+        "the metadata of `{}` describe another issuer, `{}`",
+        RedactedUrl::new(expected),
+        RedactedUrl::new(&metadata.issuer)
     )))
 }
 

@@ -31,6 +31,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use bowline::http::RedactedUrl;
 use bowline::http::client::Challenge;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, header};
@@ -304,7 +305,7 @@ impl Flow {
                 return Err(Error::unsupported(format!(
                     "`{}` publishes no protected resource metadata; for a server of an older revision, see \
                      `OAuth::fall_back_without_metadata`, or `oauth.withoutMetadata` in the file of a bridge",
-                    self.setup.server
+                    RedactedUrl::new(&self.setup.server)
                 )));
             }
             // 2025-03-26 had no protected resource metadata: a server was its own authorization server.
@@ -361,7 +362,7 @@ impl Flow {
         {
             let chosen = (choose.0)(named).filter(|chosen| named.contains(chosen));
             return chosen.ok_or_else(|| {
-                let named = named.join("`, `");
+                let named = shown_urls(named);
                 Error::untrusted(format!("the application rejected the issuers `{named}`"))
             });
         }
@@ -389,9 +390,10 @@ impl Flow {
         else {
             return Ok(());
         };
-        let named = named.join("`, `");
+        let named = shown_urls(named);
         Err(Error::untrusted(format!(
-            "the client is registered at `{client_issuer}`, and the server names `{named}`"
+            "the client is registered at `{}`, and the server names `{named}`",
+            RedactedUrl::new(client_issuer)
         )))
     }
 
@@ -403,7 +405,8 @@ impl Flow {
     ) -> Result<FlowStep> {
         let Some(next) = remaining.pop_front() else {
             return Err(Error::unsupported(format!(
-                "`{issuer}` publishes no metadata"
+                "`{}` publishes no metadata",
+                RedactedUrl::new(issuer)
             )));
         };
         self.state = FlowState::FetchingServer {
@@ -446,12 +449,12 @@ impl Flow {
         match &self.setup.application.grant {
             Grant::Code if !server.supports_s256() => Err(Error::unsupported(format!(
                 "`{}` does not support PKCE with S256",
-                server.issuer
+                RedactedUrl::new(&server.issuer)
             ))),
             Grant::Assertion | Grant::Enterprise(_) if !server.may_support(token::JWT_BEARER) => {
                 Err(Error::unsupported(format!(
                     "`{}` does not support the grant `{}`",
-                    server.issuer,
+                    RedactedUrl::new(&server.issuer),
                     token::JWT_BEARER
                 )))
             }
@@ -517,8 +520,13 @@ impl Flow {
             Some(metadata) => metadata.resource.clone(),
             None => {
                 let mut server = self.setup.server.clone();
+                // A key in the URL is meant for the MCP server only. These fail for URLs without a host, which have no
+                // user info.
+                let _ = server.set_username("");
+                let _ = server.set_password(None);
+                server.set_query(None);
                 server.set_fragment(None);
-                server.to_string()
+                server.into()
             }
         }
     }
@@ -587,5 +595,16 @@ pub(crate) fn request(
     builder
         .header(header::ACCEPT, "application/json")
         .body(body)
-        .map_err(|_| Error::protocol(format!("{url} is not a valid request URL")))
+        .map_err(|_| {
+            let url = RedactedUrl::new(url);
+            Error::protocol(format!("{url} is not a valid request URL"))
+        })
+}
+
+fn shown_urls(urls: &[String]) -> String {
+    let shown: Vec<_> = urls
+        .iter()
+        .map(|url| RedactedUrl::new(url).to_string())
+        .collect();
+    shown.join("`, `")
 }

@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bowline::http::RedactedUrl;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use url::Url;
@@ -36,7 +37,8 @@ impl Flow {
             let checked = AddressPolicy::ThisMachine.admit("the redirect URI", &redirect_uri);
             checked.map_err(|_| {
                 Error::misuse(format!(
-                    "the http:// redirect URI `{redirect_uri}` is not a loopback address"
+                    "the http:// redirect URI `{}` is not a loopback address",
+                    RedactedUrl::new(&redirect_uri)
                 ))
             })?;
         }
@@ -119,13 +121,13 @@ impl AuthorizationRequest {
             Some(_) => {
                 return Err(Error::untrusted(format!(
                     "the `iss` of the redirect is not `{}`",
-                    self.issuer
+                    RedactedUrl::new(&self.issuer)
                 )));
             }
             None if self.requires_iss => {
                 return Err(Error::untrusted(format!(
                     "the redirect lacks the `iss` parameter that `{}` always sends",
-                    self.issuer
+                    RedactedUrl::new(&self.issuer)
                 )));
             }
             None => {}

@@ -1,6 +1,7 @@
 //! Client identification at an authorization server, in the order of the specification: a registered client, a client
 //! ID metadata document, a stored dynamic registration, a new one (RFC 7591).
 
+use bowline::http::RedactedUrl;
 use bytes::Bytes;
 use http::{Request, Response, header};
 use serde::Deserialize;
@@ -25,7 +26,7 @@ impl Flow {
         if endpoint.is_none() {
             return Err(Error::unsupported(format!(
                 "`{}` does not support dynamic client registration: register a client there, and set its id",
-                server.issuer
+                RedactedUrl::new(&server.issuer)
             )));
         }
         let endpoint = self.endpoint("registration endpoint", endpoint)?;

@@ -419,6 +419,34 @@ fn default_endpoints_are_used_only_if_configured() {
 }
 
 #[test]
+fn keys_in_the_url_of_the_server_do_not_reach_the_authorization_server() {
+    let documents = FakeDocuments(BTreeMap::new())
+        .with(
+            "https://mcp.example/register",
+            json!({"client_id": "registered"}),
+        )
+        .with(
+            "https://mcp.example/token",
+            json!({"access_token": "t1", "token_type": "bearer"}),
+        );
+    let setup = FlowSetup {
+        server: Url::parse("https://u:s3cret@mcp.example/mcp?key=s3cret#s3cret").unwrap(),
+        application: Arc::new(Application {
+            assumes_default_endpoints: true,
+            ..Application::new("test")
+        }),
+        ..setup()
+    };
+
+    let run = run_flow_with_redirect(&documents, setup, "code=c");
+
+    assert_eq!(run.end, "done");
+    assert_eq!(run.sent("OPEN")["resource"], SERVER);
+    let leak = run.steps.iter().find(|step| step.contains("s3cret"));
+    assert_eq!(leak, None);
+}
+
+#[test]
 fn scopes_come_from_the_challenge_or_else_from_the_metadata() {
     let published =
         || FakeDocuments::new().with_member("/mcp", "scopes_supported", json!(["b", "a"]));

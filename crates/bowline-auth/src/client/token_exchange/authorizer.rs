@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bowline::exchange::BoxFuture;
+use bowline::http::RedactedUrl;
 use bowline::http::client::{Authorizer, Refusal, RefusalReason};
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, request};
@@ -103,7 +104,7 @@ fn unauthorized(refusal: Option<&Refusal>, error: Error) -> bowline::Error {
 impl fmt::Debug for TokenExchangeAuthorizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TokenExchangeAuthorizer")
-            .field("server", &self.server.as_str())
+            .field("server", &RedactedUrl::new(&self.server))
             .finish_non_exhaustive()
     }
 }

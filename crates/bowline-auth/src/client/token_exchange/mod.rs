@@ -13,6 +13,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use bowline::http::RedactedUrl;
 use bowline::http::client::HttpClient;
 use bytes::Bytes;
 use http::{Request, Response};
@@ -164,12 +165,13 @@ impl TokenExchange {
         self.check_endpoint().map_err(|error| misuse(&error))?;
         let url = Url::parse(server).ok().filter(Url::has_host);
         let Some(url) = url.filter(|url| matches!(url.scheme(), "http" | "https")) else {
+            let server = RedactedUrl::new(server);
             let what = format!("`{server}` is not an http:// or https:// URL");
             return Err(bowline::Error::Misuse { what });
         };
         let is_here = AddressPolicy::for_server(&url) == AddressPolicy::ThisMachine;
         if url.scheme() == "http" && !is_here && !self.allows_plain_http {
-            let server = server.to_owned();
+            let server = RedactedUrl::new(server).to_string();
             return Err(misuse(&Error::Unencrypted { server }));
         }
         Ok(TokenExchangeAuthorizer::new(
@@ -288,8 +290,10 @@ impl TokenExchange {
             _ => address,
         };
         AddressPolicy::Private.admit("the token endpoint", checked)?;
-        Url::parse(address)
-            .map_err(|_| Error::misuse(format!("the token endpoint `{address}` is not a URL")))
+        Url::parse(address).map_err(|_| {
+            let address = RedactedUrl::new(address);
+            Error::misuse(format!("the token endpoint `{address}` is not a URL"))
+        })
     }
 
     fn fetch(&self) -> &Fetch {

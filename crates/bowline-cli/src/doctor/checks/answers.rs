@@ -1,5 +1,7 @@
 //! Status and content type of HTTP answers, streams and limits.
 
+use bowline::http::RedactedUrl;
+
 use super::super::codes;
 use super::super::probe::http::{HttpAnswer, HttpFailure, HttpOutcome, Observed};
 use super::super::probe::stream::StreamFacts;
@@ -89,7 +91,7 @@ pub(crate) fn missing_answers(observed: &[Observed]) -> Option<Finding> {
 
 /// Judges a redirect of the URL.
 pub(crate) fn redirect(answer: &HttpAnswer) -> Option<Finding> {
-    let to = answer.header("location")?;
+    let to = RedactedUrl::new(answer.header("location")?);
     let what = format!("The URL redirects with status {} to {to}.", answer.status);
     let finding = Finding::new(&codes::REDIRECT, what);
     match answer.status {

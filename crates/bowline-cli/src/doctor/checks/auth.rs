@@ -1,5 +1,6 @@
 //! Authorization metadata, as a client that wants to sign in sees them.
 
+use bowline::http::RedactedUrl;
 use bowline::http::client::Challenge;
 use serde_json::Value;
 use url::Url;
@@ -26,22 +27,28 @@ pub(crate) fn authorization(facts: &AuthFacts, server: &str) -> Vec<Finding> {
         findings.push(Finding::new(&codes::AUTH_NO_METADATA, what));
         return findings;
     };
+    let shown = RedactedUrl::new(url);
     if !is_named {
-        let what = format!("The 401 does not name the metadata, which are at {url}.");
+        let what = format!("The 401 does not name the metadata, which are at {shown}.");
         findings.push(Finding::new(&codes::AUTH_NO_CHALLENGE, what));
     }
     let resource = metadata["resource"].as_str().unwrap_or_default();
     if !is_same_resource(server, resource) {
-        let what = format!("The metadata are of `{resource}`, and the server is {server}.");
+        let what = format!(
+            "The metadata are of `{}`, and the server is {}.",
+            RedactedUrl::new(resource),
+            RedactedUrl::new(server)
+        );
         findings.push(Finding::new(&codes::AUTH_RESOURCE_MISMATCH, what));
     }
     match &facts.issuer {
         None => {
-            let what = format!("The metadata at {url} list no `authorization_servers`.");
+            let what = format!("The metadata at {shown} list no `authorization_servers`.");
             findings.push(Finding::new(&codes::AUTH_NO_SERVER, what));
         }
         Some((issuer, None)) => {
             let why = facts.failures.last().cloned().unwrap_or_default();
+            let issuer = RedactedUrl::new(issuer);
             let what = format!("The authorization server `{issuer}` has no metadata: {why}.");
             findings.push(Finding::new(&codes::AUTH_SERVER_METADATA, what));
         }
@@ -53,7 +60,9 @@ pub(crate) fn authorization(facts: &AuthFacts, server: &str) -> Vec<Finding> {
 fn issuer_metadata(issuer: &str, metadata: &Value) -> Vec<Finding> {
     let mut findings = Vec::new();
     let named = metadata["issuer"].as_str().unwrap_or_default();
-    if named != issuer {
+    let is_other = named != issuer;
+    let (issuer, named) = (RedactedUrl::new(issuer), RedactedUrl::new(named));
+    if is_other {
         let what = format!("The metadata of `{issuer}` name the issuer `{named}`.");
         findings.push(Finding::new(&codes::AUTH_ISSUER_MISMATCH, what));
     }

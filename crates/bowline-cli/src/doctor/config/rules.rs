@@ -1,5 +1,6 @@
 //! What is wrong with the entry of a server in a host's configuration, and how the entry should be.
 
+use bowline::http::RedactedUrl;
 use serde_json::{Map, Value, json};
 
 use super::edit::Edit;
@@ -174,7 +175,7 @@ fn url_problems(
         }
     }
     if let Some(to) = redirect.filter(|to| *to != url) {
-        let what = format!("The URL redirects to {to}.");
+        let what = format!("The URL redirects to {}.", RedactedUrl::new(to));
         problems.push(Problem {
             finding: Finding::new(&codes::CONFIG_REDIRECT, what),
             edits: vec![Edit::Set(key, json!(to))],

@@ -1,5 +1,6 @@
 //! Fetches the OAuth metadata of a server that requires authorization.
 
+use bowline::http::RedactedUrl;
 use bowline::http::client::Challenge;
 use serde_json::Value;
 use url::Url;
@@ -74,7 +75,7 @@ async fn first(
     for url in urls {
         match fetch(endpoint, server, &url).await {
             Ok(document) => return Some((url, document)),
-            Err(why) => failures.push(format!("{url}: {why}")),
+            Err(why) => failures.push(format!("{}: {why}", RedactedUrl::new(url))),
         }
     }
     None

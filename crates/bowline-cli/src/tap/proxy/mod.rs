@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use bowline::http::RedactedUrl;
 use bowline::http::server::SourcePolicy;
 use bowline_recording::{EndedBy, EventKind, HttpHeader, Recorder, Side};
 use bytes::Bytes;
@@ -300,7 +301,10 @@ fn text_response(status: StatusCode, text: String) -> Response<ProxyBody> {
 
 /// The error of a URL that cannot be an upstream.
 fn invalid_url(url: &str) -> Failure {
-    Failure::new(Exit::Usage, format!("invalid URL `{url}`"))
+    Failure::new(
+        Exit::Usage,
+        format!("invalid URL `{}`", RedactedUrl::new(url)),
+    )
 }
 
 const MAX_CONNECTIONS: usize = 1024;

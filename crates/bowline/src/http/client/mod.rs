@@ -72,6 +72,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 
+use crate::http::RedactedUrl;
 use crate::limits::ReadBudget;
 use crate::{Error, Result};
 use authorize::Refusals;
@@ -235,6 +236,7 @@ pub(crate) fn resolve_in_origin(from: &Uri, target: Uri) -> Result<Uri> {
     let same_origin = target.authority().is_none()
         || (target.authority() == from.authority() && target.scheme() == from.scheme());
     if !same_origin {
+        let target = RedactedUrl::new(target);
         let what = format!("refused to follow a URL to another origin: {target}");
         return Err(Error::protocol(what));
     }
@@ -315,13 +317,15 @@ impl ResponseLimits {
 
 /// Parses the URL of a server.
 pub(crate) fn parse_url(url: &str) -> Result<Uri> {
+    let shown = || RedactedUrl::new(url);
     let uri: Uri = url
         .parse()
-        .map_err(|error| Error::misuse(format!("invalid URL `{url}`: {error}")))?;
+        .map_err(|error| Error::misuse(format!("invalid URL `{}`: {error}", shown())))?;
     match uri.scheme_str() {
         Some("http" | "https") if uri.host().is_some() => Ok(uri),
         _ => Err(Error::misuse(format!(
-            "expected an http:// or https:// URL, got `{url}`"
+            "expected an http:// or https:// URL, got `{}`",
+            shown()
         ))),
     }
 }

@@ -31,6 +31,7 @@ use super::http2::Http2Connection;
 use super::liveness::Liveness;
 use super::send::{RequestBody, Unprocessed};
 use crate::Error;
+use crate::http::RedactedUrl;
 use crate::sync::Mutex;
 
 /// A pool of connections, grouped by origin.
@@ -71,7 +72,7 @@ impl Pool {
         async move {
             let uri = request.uri().clone();
             let unreachable = |source| Error::Transport {
-                what: format!("failed to connect to {uri}"),
+                what: format!("failed to connect to {}", RedactedUrl::new(&uri)),
                 source: Some(source),
             };
             let origin = self.origin(&uri).map_err(unreachable)?;
@@ -101,7 +102,7 @@ impl Pool {
                     SendFailed::Unsent(_, source) | SendFailed::Failed(source) => source,
                 };
                 return Err(Error::Transport {
-                    what: format!("failed to send the request to {uri}"),
+                    what: format!("failed to send the request to {}", RedactedUrl::new(&uri)),
                     source: Some(source),
                 });
             }

@@ -22,6 +22,7 @@ use tokio::net::TcpStream;
 use tower_service::Service;
 
 use crate::exchange::BoxFuture;
+use crate::http::RedactedUrl;
 
 /// The proxies through which a client connects.
 ///
@@ -209,14 +210,13 @@ async fn connect_through(
 #[derive(Debug, thiserror::Error)]
 #[error("failed to connect through the proxy {proxy}")]
 struct ProxyFailed {
-    proxy: Uri,
+    proxy: RedactedUrl,
     source: Box<dyn std::error::Error + Send + Sync>,
 }
 
 impl ProxyFailed {
-    /// The URI of an [`Intercept`] contains no credentials, so that it may be printed.
     fn new(proxy: &Intercept, source: Box<dyn std::error::Error + Send + Sync>) -> Self {
-        let proxy = proxy.uri().clone();
+        let proxy = RedactedUrl::new(proxy.uri());
         Self { proxy, source }
     }
 }

@@ -7,6 +7,7 @@ use http::{Request, Response, Uri};
 
 use super::{HttpClient, RequestBody, ResponseBody};
 use crate::exchange::BoxFuture;
+use crate::http::RedactedUrl;
 use crate::{Error, Result};
 
 /// Sends requests with a `reqwest` client and its settings: pool, TLS, proxies.
@@ -83,14 +84,16 @@ fn check_origin(requested: &Uri, response_url: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::protocol(format!(
-        "received a response from another origin, {response_url}; build the reqwest client with `Policy::none()`"
+        "received a response from another origin, {}; build the reqwest client with `Policy::none()`",
+        RedactedUrl::new(response_url)
     )))
 }
 
 fn failed(uri: &Uri, error: reqwest::Error) -> Error {
+    let shown = RedactedUrl::new(uri);
     let what = match error.is_connect() {
-        true => format!("failed to connect to {uri}"),
-        false => format!("failed to send the request to {uri}"),
+        true => format!("failed to connect to {shown}"),
+        false => format!("failed to send the request to {shown}"),
     };
     Error::Transport {
         what,

@@ -10,6 +10,7 @@ use super::Endpoint;
 use super::authorize::challenges;
 use super::body::ResponseBody;
 use super::keep_alive_monitor::KeepAliveMonitor;
+use crate::http::RedactedUrl;
 use crate::limits::{BudgetExceeded, ReadCharge};
 use crate::{Error, Result};
 
@@ -83,7 +84,10 @@ impl Endpoint {
                 Error::protocol("the HTTP response contains no JSON-RPC response")
             }
             status => Error::Transport {
-                what: format!("unexpected HTTP status {status} from {}", self.public_url()),
+                what: format!(
+                    "unexpected HTTP status {status} from {}",
+                    RedactedUrl::new(&self.uri)
+                ),
                 source: Some(Box::new(UnexpectedStatus(status))),
             },
         }
@@ -102,24 +106,11 @@ impl Endpoint {
         if response.id.is_some() || error.code == ErrorCode::METHOD_NOT_FOUND {
             return None;
         }
-        let (url, why) = (self.public_url(), shortened(&error.message));
+        let (url, why) = (RedactedUrl::new(&self.uri), shortened(&error.message));
         Some(Error::Transport {
             what: format!("unexpected HTTP status {status} from {url}: {why}"),
             source: Some(Box::new(UnexpectedStatus(status))),
         })
-    }
-
-    /// Returns the URL for errors and logs: without user, password and query, which may be secret.
-    pub(crate) fn public_url(&self) -> String {
-        let (scheme, host) = (self.uri.scheme_str(), self.uri.host());
-        let port = self.uri.port().map(|port| format!(":{port}"));
-        format!(
-            "{}://{}{}{}",
-            scheme.unwrap_or_default(),
-            host.unwrap_or_default(),
-            port.unwrap_or_default(),
-            self.uri.path()
-        )
     }
 }
 
