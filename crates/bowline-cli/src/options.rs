@@ -253,6 +253,8 @@ enum Command {
     /// UUIDs do not count. The exit code is 6 if an answer differs or is missing.
     Replay(Box<ReplayOptions>),
     /// Cancels calls over stdio, HTTP/1.1 and HTTP/2 and in process, in two versions, and shows how their handlers stop.
+    ///
+    /// Stateless HTTP of versions before 2026-07-28 is not shown: its clients cannot cancel a call.
     Demo(DemoOptions),
     /// Examines a server: what is wrong, why it matters, and how to mend it.
     ///

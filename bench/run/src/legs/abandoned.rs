@@ -142,13 +142,13 @@ pub(crate) fn many(options: &Options) -> Vec<Row> {
             |left| left.running as f64,
         ),
         row(
-            "memory that is not given back",
+            "memory held afterwards",
             "MiB",
             Some(Goal::Value(5.0)),
             |left| left.grown_mib,
         ),
         row(
-            "descriptors that are not given back",
+            "descriptors held afterwards",
             "descriptors",
             Some(Goal::Value(0.0)),
             |left| left.descriptors as f64,

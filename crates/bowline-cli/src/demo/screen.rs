@@ -77,6 +77,7 @@ impl Screen {
             }
         }
         println!("\n  Times in µs, from the drop of the caller's future to that of the handler's.");
+        println!("  Stateless legacy HTTP is not shown: its clients cannot cancel a call.");
         let signals = report.rows.iter().flat_map(|row| &row.wire);
         let examples: BTreeMap<&str, &str> = signals.map(|it| (&*it.what, &*it.example)).collect();
         let examples: Vec<_> = examples.iter().filter(|(what, it)| what != it).collect();
