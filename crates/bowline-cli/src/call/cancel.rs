@@ -26,13 +26,16 @@ pub(super) async fn cancel(call: Call, client: Client, ran: Duration) -> CancelR
     let is_modern = client.dialect().is_modern();
     let is_process = client.process_id().is_some();
     let request = id.map_or("the call".to_owned(), |id| format!("request {id}"));
-    let how = match (is_process, is_modern) {
-        (true, _) => format!("sent notifications/cancelled for {request}"),
-        (false, true) => format!("closed the response of {request}"),
-        (false, false) => format!("posted notifications/cancelled for {request}"),
-    };
     let began = Instant::now();
     call.cancel("interrupted by the user");
+    // The only detached requests of this client are those that cancel tasks.
+    let is_task = client.detached_requests() > 0;
+    let how = match (is_task, is_process, is_modern) {
+        (true, ..) => format!("sent tasks/cancel for the task of {request}"),
+        (_, true, _) => format!("sent notifications/cancelled for {request}"),
+        (_, false, true) => format!("closed the response of {request}"),
+        (_, false, false) => format!("posted notifications/cancelled for {request}"),
+    };
     // Messages of a wire are read in order, so the answer comes after the cancellation was read.
     let is_read = is_process && client.ping().timeout(PING_TIME).await.is_ok();
     let mut took = began.elapsed();

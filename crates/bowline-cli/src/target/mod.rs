@@ -193,7 +193,8 @@ pub(crate) async fn server_facts(client: &Client) -> Option<DiscoverResult> {
     reply.and_then(|reply| reply.decode()).ok()
 }
 
-/// Closes a connection when all is printed. Bounded: a server that does not exit must not keep the user waiting.
+/// Closes a connection when all is printed, and when the server has answered what cancels the work of dropped calls.
+/// Bounded: a server that does not exit must not keep the user waiting.
 ///
 /// # Cancel safety
 ///
@@ -214,4 +215,5 @@ pub(crate) fn is_recording(path: &Path) -> bool {
     read.is_ok() && start.starts_with(br#"{"format":"bowline-recording""#)
 }
 
-const CLOSE_TIME: Duration = Duration::from_secs(5);
+/// Four seconds for cancels, as `Client::close` allows, and five for the end of a process.
+const CLOSE_TIME: Duration = Duration::from_secs(9);

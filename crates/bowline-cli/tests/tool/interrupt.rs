@@ -1,9 +1,14 @@
 //! Ctrl-C during a call stops the handler of the server, and says how.
 
-use bowline::Client;
+use bowline::exchange::Request;
+use bowline::layer::Next;
+use bowline::prelude::*;
+use bowline::testing::HandlerCounter;
 use bowline_cli::SlowCallCounts;
+use bowline_tasks::{TaskSettings, Tasks};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
+use tokio::sync::watch;
 
 use crate::support::{BOWLINE, HttpFixture, Program, VERSIONS, in_time, run};
 
@@ -121,6 +126,84 @@ async fn an_interrupt_while_connecting_kills_the_server() {
 
         assert_eq!(program.exit_code().await, Some(130));
         wait_for_exit(&pid).await;
+    })
+    .await;
+}
+
+/// Serves a tool whose calls become tasks that do not end. Also returns how many of them run, and how many requests for
+/// their status have come.
+async fn serve_tasks() -> (String, HandlerCounter, watch::Receiver<usize>) {
+    let handlers = HandlerCounter::default();
+    let endless = handlers.clone();
+    let work = Tool::new("work", move || {
+        let endless = endless.clone();
+        async move { endless.run(std::future::pending::<String>()).await }
+    });
+    let (requested, status_requests) = watch::channel(0);
+    let layer = move |request: Request, next: Next| {
+        if request.method == "tasks/get" {
+            requested.send_modify(|count| *count += 1);
+        }
+        async move { next.run(request).await }
+    };
+    let server = Server::new("endless", "1.0.0")
+        .tool(work.with_settings(TaskSettings::new()))
+        .extension(Tasks::in_memory())
+        .layer(layer);
+    let bound = server.http().bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("http://{}/mcp", bound.local_addr());
+    tokio::spawn(bound.serve());
+    (url, handlers, status_requests)
+}
+
+#[tokio::test]
+async fn an_interrupted_call_cancels_its_task() {
+    in_time(async {
+        let (url, handlers, mut status_requests) = serve_tasks().await;
+        let once = ["call", &url, "work", "--args", "{}"];
+        let bridged = [
+            "call", "work", "--args", "{}", "--", BOWLINE, "bridge", &url,
+        ];
+        let many = [&once[..], &["--repeat", "20", "--concurrency", "20"]].concat();
+        let cases: [(&[&str], usize, &str); 3] = [
+            (&once, 1, "sent tasks/cancel for the task of request"),
+            (&bridged, 1, "sent tasks/cancel for the task of request"),
+            (&many, 20, ""),
+        ];
+        let mut tasks = 0;
+        for (words, calls, how) in cases {
+            let before = *status_requests.borrow();
+            let program = Program::start(words);
+            // Each call has got its task, and asks for it.
+            status_requests
+                .wait_for(|count| *count >= before + calls)
+                .await
+                .unwrap();
+            tasks += calls;
+
+            program.interrupt().await;
+            let ended = program.end().await;
+
+            assert_eq!(ended.code, Some(130), "{words:?}: {ended:?}");
+            assert!(ended.stderr.contains(how), "{words:?}: {ended:?}");
+            handlers.wait_for(|counts| counts.dropped == tasks).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_call_that_times_out_cancels_its_task() {
+    in_time(async {
+        let (url, handlers, _) = serve_tasks().await;
+        let words = ["call", &url, "work", "--args", "{}", "--timeout", "3s"];
+
+        let ended = run(&words).await;
+
+        assert_eq!(ended.code, Some(7), "{ended:?}");
+        handlers
+            .wait_for(|counts| counts.dropped == counts.started)
+            .await;
     })
     .await;
 }

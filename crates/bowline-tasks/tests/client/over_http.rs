@@ -14,6 +14,7 @@ use bowline_tasks::TaskClient;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::task::AbortHandle;
 
+use crate::dropping::waiting_calls;
 use crate::fixture::{MODERN, TaskServer, completed, pass, secs, task};
 
 /// The network between a client and a server.
@@ -194,4 +195,34 @@ async fn a_refusal_by_http_is_not_waited_for() {
 
     assert_eq!(error.http_status(), Some(410), "{error:?}");
     assert!(began.elapsed() < secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_are_dropped_at_once_before_a_close_cancel_all_their_tasks() {
+    const CALLS: usize = 1_200;
+    let server = TaskServer::new();
+    let client = Network::new(&server)
+        .client(TaskClient::new().polling_only())
+        .await;
+    let mut calls = waiting_calls(&client, &server, CALLS).await;
+
+    calls.shutdown().await;
+    client.close().await.unwrap();
+
+    assert_eq!(server.count("tasks/cancel"), CALLS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_client_with_its_calls_cancels_all_tasks() {
+    const CALLS: usize = 1_200;
+    let server = TaskServer::new();
+    let client = Network::new(&server)
+        .client(TaskClient::new().polling_only())
+        .await;
+    let calls = waiting_calls(&client, &server, CALLS).await;
+
+    drop((calls, client));
+    pass(secs(1)).await;
+
+    assert_eq!(server.count("tasks/cancel"), CALLS);
 }

@@ -257,8 +257,8 @@ impl Connection {
         }
     }
 
-    /// Closes the wire after sending what is queued, for at most a second; a child process is terminated, and has been
-    /// reaped when this returns. Without a wire, later requests fail with [`Error::Closed`], and those in progress go
+    /// Closes the wire after sending what is queued, for at most a second; over HTTP until 2025-11-25, cancels that are
+    /// being posted have four seconds. A child process is terminated, and has been reaped when this returns. Without a wire, later requests fail with [`Error::Closed`], and those in progress go
     /// on.
     ///
     /// # Cancel safety
@@ -287,6 +287,14 @@ impl Connection {
 }
 
 impl Connection {
+    /// Begins what [`close`](Self::close) waits for.
+    pub(super) fn begin_close(&self) {
+        self.inner.closed.raise();
+        if let Some(wire) = self.wire() {
+            wire.begin_close();
+        }
+    }
+
     /// Returns the decoded [`introduction`](Self::introduction).
     pub(super) fn server(&self) -> Option<&DiscoverResult> {
         self.inner.server.as_ref()

@@ -163,6 +163,16 @@ struct ClientInner {
 impl Drop for ClientInner {
     fn drop(&mut self) {
         self.closed.raise();
+        self.detached.begin_close();
+    }
+}
+
+/// Closes a connection even if the future that waits before closing it is dropped.
+struct CloseOnDrop<'a>(&'a Connection);
+
+impl Drop for CloseOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.begin_close();
     }
 }
 
@@ -420,8 +430,11 @@ impl Client {
             .map(|wire| &wire.peer)
     }
 
-    /// Closes the connection: flushes queued messages, for at most a second, and closes the wire. Without a wire, new
-    /// requests fail with [`Error::Closed`] and those in flight may complete.
+    /// Closes the connection. First it waits until the server has answered what dropped calls have sent to cancel their
+    /// work, for at most four seconds: posted cancels of HTTP until 2025-11-25, and
+    /// [detached requests](Self::request_detached), such as those that cancel tasks. Then it sends what is queued, for at
+    /// most a second, and closes the wire. Without a wire, new requests fail with [`Error::Closed`] and those in flight
+    /// may complete.
     ///
     /// A server that was started by [`Client::spawn`] is terminated, and has been reaped when this returns.
     ///
@@ -434,7 +447,9 @@ impl Client {
     /// Safe: the connection is closed even if the future is dropped.
     pub async fn close(self) -> Result<()> {
         self.inner.closed.raise();
-        self.inner.current_connection().close().await;
+        let connection = CloseOnDrop(self.inner.current_connection());
+        self.inner.detached.close().await;
+        connection.0.close().await;
         Ok(())
     }
 

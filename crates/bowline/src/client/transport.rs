@@ -1,17 +1,18 @@
 //! [`Transport`]: a server in process, at the other end of a duplex wire, or at a URL.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bowline_core::era::{Caller, Dialect, Request};
 
 use super::http::HttpTransport;
 use super::opener::Opener;
 use crate::Result;
-use crate::exchange::{CallOptions, Channel, Exchange, InProcess, Responder};
+use crate::exchange::{CANCEL_TIME, CallOptions, Channel, Exchange, InProcess, Responder};
 use crate::limits::{Account, ReadBudget};
 use crate::peer::{CloseMode, LocalRole, NotificationListener, Peer};
 use crate::sync::Mutex;
-use crate::telemetry::Sender;
+use crate::telemetry::{Sender, TransportKind};
 use crate::wire::{ChildHandle, Command, EngineWire, OpenWireFn, ReconnectControl};
 
 /// A way to send requests to a server.
@@ -52,6 +53,11 @@ impl Transport {
         opener: &Opener<'_>,
     ) -> Self {
         let sender = Sender::new(opener.config.telemetry.clone(), wire.transport());
+        let close_mode = CloseMode::Flush(match wire.transport() {
+            // Cancels are requests of their own, which are answered.
+            TransportKind::Http => CANCEL_TIME + FLUSH_TIME,
+            _ => FLUSH_TIME,
+        });
         let server = Arc::new(OnceLock::new());
         let role = LocalRole::Client {
             server: server.clone(),
@@ -80,6 +86,7 @@ impl Transport {
             server,
             unsolicited: Mutex::new(unsolicited),
             sender,
+            close_mode,
         })
     }
 
@@ -139,6 +146,8 @@ pub(super) struct OpenWire {
     /// called.
     unsolicited: Mutex<Option<NotificationListener>>,
     sender: Sender,
+    /// How the wire is closed.
+    close_mode: CloseMode,
 }
 
 impl OpenWire {
@@ -176,12 +185,12 @@ impl OpenWire {
         self.child.as_ref().and_then(|child| child.handle().id())
     }
 
-    fn begin_close(&self) {
+    pub(super) fn begin_close(&self) {
         // First: the driver, which `close` wakes, must not start another process.
         if let Some(reconnect) = &self.reconnect {
             reconnect.stop();
         }
-        self.peer.close(FLUSH);
+        self.peer.close(self.close_mode);
     }
 }
 
@@ -241,4 +250,5 @@ impl ChildCommand {
     }
 }
 
-const FLUSH: CloseMode = CloseMode::Flush(std::time::Duration::from_secs(1));
+/// How long closing a wire waits until what is queued was written.
+const FLUSH_TIME: Duration = Duration::from_secs(1);

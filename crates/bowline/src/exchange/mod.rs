@@ -448,3 +448,7 @@ impl PollExchange for ReadyExchange {
 
     fn cancel(self: Box<Self>, _: String) {}
 }
+
+/// How long the end of a connection waits until the server has answered what cancels work: posted cancels, and detached
+/// requests of a client.
+pub(crate) const CANCEL_TIME: Duration = Duration::from_secs(4);

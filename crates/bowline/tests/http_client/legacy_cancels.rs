@@ -193,3 +193,45 @@ async fn a_dropped_call_does_not_follow_a_redirect() {
 
     assert_eq!(count(&server, CALL), 1);
 }
+
+/// A server of each legacy transport, and a client of it.
+async fn both() -> [(LegacyServer, Client); 2] {
+    let (streamable, http_sse) = (LegacyServer::start(), LegacyServer::start());
+    http_sse.state().is_http_sse = true;
+    let clients = (streamable.connect().await, http_sse.connect().await);
+    run_until_idle().await;
+    [(streamable, clients.0), (http_sse, clients.1)]
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_a_client_waits_until_the_cancels_of_dropped_calls_are_answered() {
+    const CALLS: usize = 100;
+    for (server, client) in both().await {
+        let calls = calls(&client, CALLS).await;
+        // All together take longer than a second.
+        server.state().delays = Some(Box::new(|stage, label| match (stage, label) {
+            (HoldStage::Connect, CANCEL) => 200,
+            _ => 0,
+        }));
+
+        drop(calls);
+        client.close().await.unwrap();
+
+        assert_eq!(count(&server, CANCEL), CALLS);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_a_client_waits_four_seconds_for_cancels_that_cannot_be_sent() {
+    for (server, client) in both().await {
+        let calls = calls(&client, 1).await;
+        server.hold(HoldStage::Connect, CANCEL);
+        let began = tokio::time::Instant::now();
+
+        drop(calls);
+        client.close().await.unwrap();
+
+        assert_eq!(began.elapsed().as_secs(), 4);
+        assert_eq!(count(&server, CANCEL), 0);
+    }
+}

@@ -25,7 +25,7 @@ use super::cancel::{MAX_CANCELS, post_cancel, wait_for_order};
 use super::engine_timeout_control::{EngineTimeoutControl, TimeoutControlPair};
 use super::post_state::{AbandonedFlag, PostState};
 use super::wire_state::Delivery;
-use crate::exchange::{TimeoutControl, TimeoutPause, timeout_with_pauses};
+use crate::exchange::{CANCEL_TIME, TimeoutControl, TimeoutPause, timeout_with_pauses};
 use crate::http::client::UnexpectedStatus;
 use crate::http::client::response::{ResponseContent, SseStream, read};
 use crate::http::client::send::SendState;
@@ -56,6 +56,7 @@ pub(super) struct HttpSseWire {
     reader: JoinSet<()>,
     writer: JoinSet<()>,
     cancels: JoinSet<()>,
+    closing: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 type ReserveFuture = Pin<Box<dyn Future<Output = Option<mpsc::OwnedPermit<QueuedPost>>> + Send>>;
@@ -121,6 +122,7 @@ impl HttpSseWire {
             reader,
             writer,
             cancels: JoinSet::new(),
+            closing: None,
         })
     }
 
@@ -244,11 +246,29 @@ impl EngineWire for HttpSseWire {
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // The writer ends when the queue is empty; the driver limits how long that may take.
+        // The writer ends when the queue is empty.
         self.outgoing = None;
         self.ready = None;
-        while ready!(self.writer.poll_join_next(cx)).is_some() {}
-        while ready!(self.cancels.poll_join_next(cx)).is_some() {}
+        let closing = self.closing.get_or_insert_with(|| {
+            let mut writer = std::mem::take(&mut self.writer);
+            let mut cancels = std::mem::take(&mut self.cancels);
+            Box::pin(async move {
+                let written = async { while writer.join_next().await.is_some() {} };
+                let cancelled = async { while cancels.join_next().await.is_some() {} };
+                let _ = tokio::join!(
+                    timeout(WRITE_LIMIT, written),
+                    timeout(CANCEL_TIME, cancelled)
+                );
+                if !cancels.is_empty() {
+                    let count = cancels.len();
+                    tracing::warn!(
+                        count,
+                        "cancels were not answered before the end of the connection"
+                    );
+                }
+            })
+        });
+        ready!(closing.as_mut().poll(cx));
         self.reader.abort_all();
         Poll::Ready(Ok(()))
     }
@@ -394,5 +414,7 @@ async fn post(
 const QUEUE_CAPACITY: usize = 256;
 /// Maximum number of concurrent POSTs.
 const MAX_POSTS: usize = 32;
+/// How long closing waits for messages being posted, other than cancels.
+const WRITE_LIMIT: Duration = Duration::from_secs(1);
 /// How long a message waits until the one before it is accepted.
 const ORDER_LIMIT: Duration = Duration::from_secs(1);

@@ -48,7 +48,7 @@ use tokio::time::{Instant, timeout};
 
 use super::Endpoint;
 use super::send::SendState;
-use crate::exchange::TimeoutPause;
+use crate::exchange::{CANCEL_TIME, TimeoutPause};
 use crate::telemetry::TransportKind;
 use crate::wire::{EngineWire, Received, WireEvent};
 
@@ -94,8 +94,10 @@ struct HttpWire {
     /// The last `resources/subscribe` or `resources/unsubscribe` of each URI. The next one for the same URI waits for
     /// it: on another connection it could arrive first, and the older one would win.
     subscriptions: BTreeMap<String, watch::Receiver<PostState>>,
-    /// The number of messages without a response that are being posted.
+    /// The number of messages without a response that are being posted, other than cancels.
     posting: watch::Sender<usize>,
+    /// The number of cancels that are being posted, or wait for that.
+    cancelling: watch::Sender<usize>,
     /// Closed when the handshake is complete and the GET stream is open; later messages must not overtake that.
     handshake_done: Option<oneshot::Receiver<()>>,
     closing: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -124,6 +126,7 @@ impl HttpWire {
             cancelled: BTreeMap::new(),
             subscriptions: BTreeMap::new(),
             posting: watch::Sender::new(0),
+            cancelling: watch::Sender::new(0),
             handshake_done: None,
             closing: None,
         }
@@ -203,7 +206,7 @@ impl HttpWire {
             post_state,
             request_task: task,
             permits: self.permits.clone(),
-            posting: PostingGuard::begin(&self.posting),
+            posting: PostingGuard::begin(&self.cancelling),
             reservation,
         };
         self.tasks.spawn(cancel.run());
@@ -301,7 +304,9 @@ impl EngineWire for HttpWire {
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let closing = self.closing.get_or_insert_with(|| {
-            let (state, mut posting) = (self.state.clone(), self.posting.subscribe());
+            let state = self.state.clone();
+            let (mut posting, mut cancelling) =
+                (self.posting.subscribe(), self.cancelling.subscribe());
             let mut tasks = std::mem::take(&mut self.tasks);
             // First, so that a 404 from now on does not open a new session.
             self.background_task.iter().for_each(AbortHandle::abort);
@@ -309,8 +314,18 @@ impl EngineWire for HttpWire {
                 in_flight.task.abort();
             }
             Box::pin(async move {
-                // Cancels may still be in transit. Other requests end with the session.
-                let _ = timeout(POSTING_LIMIT, posting.wait_for(|count| *count == 0)).await;
+                // Other requests end with the session.
+                let _ = tokio::join!(
+                    timeout(POSTING_LIMIT, none_left(&mut posting)),
+                    timeout(CANCEL_TIME, none_left(&mut cancelling)),
+                );
+                let lost = *cancelling.borrow();
+                if lost > 0 {
+                    tracing::warn!(
+                        count = lost,
+                        "cancels were not answered before the end of the session"
+                    );
+                }
                 let _ = timeout(DELETE_LIMIT, state.end()).await;
                 tasks.abort_all();
             })
@@ -356,6 +371,12 @@ impl Drop for PostingGuard {
     }
 }
 
+/// Waits until no message that this counts is being posted.
+async fn none_left(count: &mut watch::Receiver<usize>) {
+    // Fails only when the wire was dropped, and this with it.
+    drop(count.wait_for(|count| *count == 0).await);
+}
+
 /// Returns whether the id of a request that is over is still reserved.
 fn is_reserved(reserved: &watch::Receiver<Option<ReservedId>>, now: Instant) -> bool {
     let reserved = *reserved.borrow();
@@ -375,7 +396,7 @@ fn subscribed_resource(request: &RawRequest) -> Option<String> {
 const POST_LIMIT: Duration = Duration::from_secs(30);
 /// How long the first message waits for the GET stream. Some servers send no response head before the first event.
 const STREAM_LIMIT: Duration = Duration::from_millis(500);
-/// How long closing waits for messages being posted, and then for the DELETE.
+/// How long closing waits for messages being posted, other than cancels, and then for the DELETE.
 const POSTING_LIMIT: Duration = Duration::from_millis(500);
 const DELETE_LIMIT: Duration = Duration::from_secs(1);
 const QUEUE_CAPACITY: usize = 256;
