@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 
 use bowline::Error;
+use bowline::client::ConnectTimeout;
 use bowline::exchange::Dialect;
 
 use crate::exit::Exit;
@@ -68,7 +69,19 @@ impl Failure {
 
     /// The error of connecting to `target`.
     pub(crate) fn connecting(target: &str, error: Error) -> Self {
+        let timeout = error.source().and_then(|source| source.downcast_ref());
+        let timeout: Option<ConnectTimeout> = timeout.copied();
         let mut failure = Self::from(error);
+        if let Some(timeout) = timeout {
+            failure.source = None; // names the setting of the SDK
+            failure.advice = Some(
+                "more time, with --connect-timeout; or `bowline doctor`, which finds out why"
+                    .to_owned(),
+            );
+            if failure.message.starts_with("failed to connect within") {
+                failure.message = format!("the server did not answer within {:?}", timeout.after);
+            }
+        }
         if failure.exit == Exit::Usage {
             return failure; // it is not the server that is wrong
         }
@@ -264,6 +277,23 @@ mod tests {
 
         assert!(call.contains("--timeout"), "{call}");
         assert!(connecting.contains("`bowline doctor`"), "{connecting}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connect_timeout_names_its_option_and_not_the_setting_of_the_sdk() {
+        let (wire, _silent) = bowline::wire::memory();
+        let limit = std::time::Duration::from_secs(2);
+        let client = bowline::Client::from_wire(wire).connect_timeout(limit);
+        let error = client.await.map(drop).unwrap_err();
+
+        let failure = Failure::connecting("http://x.example", error);
+
+        assert_eq!(failure.exit(), Exit::Connect);
+        assert_eq!(
+            failure.with_advice(),
+            "failed to connect to http://x.example: the server did not answer within 2s; try: more time, \
+             with --connect-timeout; or `bowline doctor`, which finds out why"
+        );
     }
 
     #[test]

@@ -193,6 +193,12 @@ const TIMES: &[(&str, &str, &str, &str)] = &[
         "DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(30);",
     ),
     (
+        "cancels at the end of a connection",
+        "4 s",
+        "bowline/src/exchange/mod.rs",
+        "CANCEL_TIME: Duration = Duration::from_secs(4);",
+    ),
+    (
         "probe_timeout",
         "5 s",
         "bowline/src/client/config.rs",

@@ -22,8 +22,8 @@ pub(crate) struct LimitOptions {
     /// How many connections or processes one authenticated principal may use in all [default: 50].
     #[arg(long, value_name = "N")]
     max_principal_connections: Option<NonZeroUsize>,
-    /// How long connecting may take in all, with the start of the command, or the sign-in to a URL [default: 30s for a
-    /// command; for a URL only its connection is limited, to 10s].
+    /// How long connecting may take in all, with the start of the command, or the sign-in to a URL [default: 30s, without
+    /// the sign-in].
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     connect_timeout: Option<Duration>,
     /// How long a connection is kept that no client uses [default: 5m].

@@ -63,6 +63,11 @@ impl LegacySide {
         self.handshakes.iter().map(heard).collect()
     }
 
+    /// Returns whether a handshake got any answer.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.handshakes.iter().any(|it| it.outcome.is_ok())
+    }
+
     fn main(&self) -> Option<&Handshake> {
         self.handshakes.get(self.main?)
     }

@@ -113,6 +113,8 @@ fn parse_arguments(text: &str) -> Result<Value, String> {
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     patience: Patience,
+    /// How long the first answer of a server at a URL may take.
+    first_answer: Duration,
     slow_start: Duration,
     cancel: CancelChoice,
 }
@@ -153,6 +155,7 @@ impl DoctorOptions {
                 cancel: self.cancel_wait,
                 exit: self.exit_wait,
             },
+            first_answer: self.connect.connect_timeout.unwrap_or(self.timeout),
             slow_start: self.slow_start,
             cancel,
         }

@@ -62,7 +62,7 @@ pub(crate) async fn examine(
         report.unchecked("everything else", "there is no connection");
         return Ok(());
     }
-    let (mut endpoint, mut discover) = discover(endpoint, report).await;
+    let (mut endpoint, mut discover) = discover(endpoint, settings, report).await;
     if let Ok(answer) = &discover {
         report.findings.extend(reach::clock(answer));
     }
@@ -151,10 +151,26 @@ async fn reach(endpoint: &Endpoint, report: &mut Report) -> bool {
     }
 }
 
-/// Sends `server/discover`, and follows one redirect within the origin.
-async fn discover(mut endpoint: Endpoint, report: &mut Report) -> (Endpoint, HttpOutcome) {
+/// Sends `server/discover`, and follows one redirect within the origin. It is the first request, so that its answer
+/// shows how long a server takes that is only started by a request.
+async fn discover(
+    mut endpoint: Endpoint,
+    settings: &Settings,
+    report: &mut Report,
+) -> (Endpoint, HttpOutcome) {
     let outgoing = discovery();
-    let mut outcome = endpoint.send(&outgoing).await;
+    let started = std::time::Instant::now();
+    let mut outcome = endpoint.send_within(settings.first_answer, &outgoing).await;
+    if outcome.is_ok() {
+        let elapsed = started.elapsed();
+        report.fact(
+            "start",
+            format!("{} ms to the first answer", elapsed.as_millis()),
+        );
+        report
+            .findings
+            .extend(reach::first_answer(elapsed, settings.slow_start));
+    }
     if let Ok(answer) = &outcome
         && let Some(finding) = answers::redirect(answer)
     {
@@ -234,7 +250,7 @@ async fn examine_refusal(
 /// Examines a server that answers.
 async fn examine_open(
     endpoint: &Endpoint,
-    discover: HttpOutcome,
+    mut discover: HttpOutcome,
     settings: &Settings,
     report: &mut Report,
 ) {
@@ -243,6 +259,15 @@ async fn examine_open(
         outcome: discover.clone(),
     }];
     let mut legacy = LegacySide::open(endpoint, streamable_versions(), &mut observed).await;
+    if let Err(HttpFailure::TimedOut(after)) = discover
+        && legacy.is_answered()
+    {
+        // It may have been starting: silence shows nothing about a server that was not up.
+        discover = endpoint.send(&discovery()).await;
+        if discover.is_ok() {
+            report.findings.push(reach::no_first_answer(after));
+        }
+    }
     let facts = EraFacts {
         discover: heard(&discover, DISCOVER_ID),
         handshakes: legacy.heard(),

@@ -55,7 +55,7 @@ pub(crate) struct ConnectOptions {
     /// Use this protocol version and no other, for example 2025-11-25.
     #[arg(long, value_name = "VERSION")]
     pub(crate) protocol_version: Option<String>,
-    /// How long connecting may take, for example 10s [default: 30s for a command, 10s for a URL].
+    /// How long connecting may take until the server has answered, for example 60s [default: 30s].
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) connect_timeout: Option<Duration>,
     /// Log more to stderr, and show what the command prints there; twice for everything.

@@ -1,6 +1,7 @@
 //! The doctor names each planted fault, and no other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -136,6 +137,40 @@ fn a_slow_start() {
     let script = shell_server::modern("start() { sleep 0.2; }");
 
     let examined = doctor(&["--slow-start", "50ms", "--", "sh", "-c", &script]);
+
+    assert_faults(&examined, &["slow-start"]);
+}
+
+#[test]
+fn a_slow_start_of_a_server_at_a_url() {
+    let requests = AtomicU64::new(0);
+    let url = serve(move |request| {
+        if requests.fetch_add(1, Ordering::Relaxed) == 0 {
+            // Far longer than the threshold, so that no clock of a busy machine matters.
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        modern(request)
+    });
+
+    let examined = doctor(&["--slow-start", "50ms", &url]);
+
+    assert_faults(&examined, &["slow-start"]);
+    let what = examined.report["findings"][0]["what"].as_str().unwrap();
+    assert!(what.starts_with("The first answer came after"), "{what}");
+}
+
+#[test]
+fn a_server_at_a_url_that_was_not_up_for_the_first_request() {
+    let requests = AtomicU64::new(0);
+    let url = serve(
+        move |request| match requests.fetch_add(1, Ordering::Relaxed) {
+            // It is never answered, and the client gives up.
+            0 => Answer::AfterClose(Response::status(503)),
+            _ => modern(request),
+        },
+    );
+
+    let examined = doctor(&["--connect-timeout", "200ms", &url]);
 
     assert_faults(&examined, &["slow-start"]);
 }

@@ -14,7 +14,7 @@ use super::probe::{self, DuplexReply, HttpReply, InconclusiveReply, ProbeVerdict
 use super::{Dialect, Dialects};
 
 /// Finds the protocol version of a server that may be of either era.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Prober<'a> {
     ours: &'a Dialects,
     /// The versions of the probes so far, the latest last.

@@ -225,7 +225,8 @@ impl ClientBuilder {
 
     /// Sets the idle timeout of requests, which progress notifications restart. 60 s by default.
     ///
-    /// It is also the limit of `initialize` and of the acknowledgement of a subscription, which nothing restarts.
+    /// It is also the limit of the acknowledgement of a subscription, which nothing restarts, and of `initialize`, unless
+    /// a [connect timeout](Self::connect_timeout) is set.
     /// [`RequestBuilder::idle_timeout`](super::RequestBuilder::idle_timeout) overrides it for one request.
     ///
     /// # Examples
@@ -240,18 +241,24 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the timeout of the version probe (`server/discover`). 5 s by default.
+    /// Sets how long the version probe (`server/discover`) may be unanswered until `initialize` is tried. 5 s by default.
+    ///
+    /// Over HTTP the probe stays open meanwhile: a server that is only starting may still answer it, and what it answers
+    /// then decides. A client of modern versions only does not try `initialize`.
     pub fn probe_timeout(mut self, timeout: Duration) -> Self {
         self.config.probe_timeout = timeout;
         self
     }
 
-    /// Sets the timeout of connecting.
+    /// Sets the timeout of connecting, until the server has answered: with the probe and the handshake, and without the
+    /// time in which a user authorizes. 30 s by default, because some programs are downloaded first, and some servers are
+    /// started by a request.
     ///
-    /// For a child process or a [wire](super::Client::from_wire) it is the time until the server has answered, 30 s by
-    /// default: some programs are downloaded first. The error then contains the lines that the program printed; after
-    /// 5 s a warning with them is logged. Over HTTP it is the time for making one connection, including DNS, every
-    /// address, a proxy and TLS, 10 s by default, and it is ignored if `ClientBuilder::http_client` is set.
+    /// If it elapses, the error is [`Error::Transport`] with a [`ConnectTimeout`](super::ConnectTimeout) as its source.
+    /// For a child process it contains the lines that the program printed; after 5 s a warning with them is logged.
+    ///
+    /// Over HTTP it is also the timeout of making each connection, including DNS, every address, a proxy and TLS, which is
+    /// 10 s by default and ignored if `ClientBuilder::http_client` is set.
     ///
     /// # Examples
     ///

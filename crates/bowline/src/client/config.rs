@@ -34,7 +34,7 @@ pub(super) struct ClientConfig {
     pub(super) extensions: ClientExtensions,
     /// The idle timeout of requests.
     pub(super) idle_timeout: Duration,
-    /// The timeout of connecting over a wire; `None` for the default.
+    /// The timeout of connecting; `None` for the default.
     pub(super) connect_timeout: Option<Duration>,
     /// Limits unfinished and unread messages, together with other connections.
     pub(super) read_budget: Option<ReadBudget>,
@@ -106,9 +106,16 @@ impl ClientConfig {
         may_choose.then(|| self.versions.without_modern())
     }
 
-    /// The timeout of connecting to a child process or over a wire.
+    /// The timeout of connecting.
     pub(super) fn connect_timeout(&self) -> Duration {
         self.connect_timeout.unwrap_or(DEFAULT_CONNECT_TIMEOUT)
+    }
+
+    /// The timeout of a handshake on a wire, which must not end it before a connect timeout that was set.
+    pub(super) fn handshake_timeout(&self) -> Duration {
+        let idle_timeout = self.idle_timeout;
+        self.connect_timeout
+            .map_or(idle_timeout, |set| set.max(idle_timeout))
     }
 
     /// `url` and `identity` are those of a connection over HTTP.

@@ -20,6 +20,7 @@ mod transport;
 use transport::ChildCommand;
 
 mod opener;
+pub use opener::ConnectTimeout;
 
 #[cfg(feature = "http-client")]
 mod http;

@@ -58,14 +58,15 @@ impl Opener<'_> {
         }
         Err(Error::Transport {
             what: child.describe_silence(limit),
-            source: Some(Error::Timeout { after: limit }.into()),
+            source: Some(ConnectTimeout { after: limit }.into()),
         })
     }
 
     /// Connects over `wire`.
     pub(super) async fn open_wire(&self, wire: Box<dyn EngineWire>) -> Result<Connection> {
         let transport = Transport::over_wire(wire, None, None, self);
-        within(self.config.connect_timeout(), self.open(transport, None)).await
+        self.within_connect_timeout(self.open(transport, None))
+            .await
     }
 
     /// Connects over the wire that `open` opens.
@@ -76,7 +77,16 @@ impl Opener<'_> {
             let transport = Transport::over_wire(wire, None, reconnect, self);
             self.open(transport, None).await
         };
-        within(self.config.connect_timeout(), opening).await
+        self.within_connect_timeout(opening).await
+    }
+
+    async fn within_connect_timeout<T>(
+        &self,
+        opening: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let after = self.config.connect_timeout();
+        let timed_out = |_| Err(ConnectTimeout { after }.into_error());
+        timeout(after, opening).await.unwrap_or_else(timed_out)
     }
 
     /// Opens `transport` in the remembered version, or in the one that a probe finds.
@@ -92,7 +102,9 @@ impl Opener<'_> {
                 && let Some(offered) = legacy.latest_legacy()
             {
                 let (transport, caller) = (transport.clone(), caller.clone());
-                match self.initialize(transport, caller, offered, &legacy).await {
+                let limit = self.config.handshake_timeout();
+                let opened = self.initialize(transport, caller, offered, &legacy, limit);
+                match opened.await {
                     // A modern server. The wire goes on.
                     Err(Error::Rpc(_) | Error::Protocol { .. }) => {}
                     opened_or_failed => return opened_or_failed,
@@ -106,7 +118,9 @@ impl Opener<'_> {
             return Ok(Connection::new(transport, caller, known.introduction()));
         }
         let versions = &self.config.versions;
-        self.initialize(transport, caller, dialect, versions).await
+        let limit = self.config.handshake_timeout();
+        self.initialize(transport, caller, dialect, versions, limit)
+            .await
     }
 
     /// Probes a server that is connected already.
@@ -151,7 +165,9 @@ impl Opener<'_> {
                     return Ok(Connection::new(transport, caller, None));
                 }
                 OpeningStep::Initialize(dialect) => {
-                    return self.initialize(transport, caller, dialect, versions).await;
+                    let limit = self.config.handshake_timeout();
+                    let handshake = self.initialize(transport, caller, dialect, versions, limit);
+                    return handshake.await;
                 }
                 OpeningStep::Failed(failure) => return Err(opening_error(&failure)),
             };
@@ -248,7 +264,9 @@ impl Opener<'_> {
         drop(transport);
         let transport = Arc::new(self.start(child)?);
         let versions = &self.config.versions;
-        self.initialize(transport, caller, offered, versions).await
+        let limit = self.config.handshake_timeout();
+        self.initialize(transport, caller, offered, versions, limit)
+            .await
     }
 
     /// Sends `initialize`, unless the late answer to the probe shows that the server is modern and was only slow to
@@ -276,11 +294,13 @@ impl Opener<'_> {
             }
             pending().await
         });
-        let versions = &self.config.versions;
+        let (versions, limit) = (&self.config.versions, self.config.handshake_timeout());
+        let handshake =
+            self.initialize(transport.clone(), caller.clone(), offered, versions, limit);
         tokio::select! {
             biased;
             opened = &mut answered_late => Ok(opened),
-            opened = self.initialize(transport.clone(), caller.clone(), offered, versions) => {
+            opened = handshake => {
                 // Both answers may have arrived between the two polls, and the probe was sent first.
                 match poll_fn(|cx| Poll::Ready(answered_late.as_mut().poll(cx))).await {
                     Poll::Ready(earlier) => Ok(earlier),
@@ -298,8 +318,9 @@ impl Opener<'_> {
         mut caller: Caller,
         offered: &'static Dialect,
         versions: &Dialects,
+        limit: Duration,
     ) -> Result<Connection> {
-        let limit = Some(self.config.idle_timeout);
+        let limit = Some(limit);
         let extensions = &self.config.extensions;
         caller.dialect = offered;
         extensions.declare(&mut caller);
@@ -329,6 +350,26 @@ impl Opener<'_> {
             wire.peer.notify(initialized);
         }
         Ok(Connection::new(transport, caller, Some(introduction)))
+    }
+}
+
+/// The source of the [`Error::Transport`] of a connection that was not opened in time. See
+/// [`ClientBuilder::connect_timeout`](super::ClientBuilder::connect_timeout).
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the connect timeout of {after:?} elapsed (`connect_timeout`)")]
+#[non_exhaustive]
+pub struct ConnectTimeout {
+    /// The timeout.
+    pub after: Duration,
+}
+
+impl ConnectTimeout {
+    pub(super) fn into_error(self) -> Error {
+        let after = self.after;
+        Error::Transport {
+            what: format!("failed to connect within {after:?}: the server did not answer"),
+            source: Some(self.into()),
+        }
     }
 }
 

@@ -27,4 +27,5 @@ mod response_drain;
 mod response_faults;
 mod scripted_server;
 mod shared_connection;
+mod slow_opening;
 mod stalled_server;

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bowline::client::ClientBuilder;
+use bowline::client::{ClientBuilder, ConnectTimeout};
 use bowline::wire::Command;
 use bowline::{Client, Error};
 use tokio::sync::mpsc;
@@ -82,7 +82,8 @@ pub(crate) async fn a_silent_program_is_reported_at_the_connect_timeout() {
         format!("the server process `sh` did not answer within {SHORT:?}; it printed nothing");
     assert_eq!(error.to_string(), expected);
     let source = std::error::Error::source(&error).unwrap();
-    assert!(matches!(source.downcast_ref(), Some(Error::Timeout { after }) if *after == SHORT));
+    let timeout: &ConnectTimeout = source.downcast_ref().unwrap();
+    assert_eq!(timeout.after, SHORT);
 }
 
 pub(crate) async fn the_lines_of_a_silent_program_are_reported() {

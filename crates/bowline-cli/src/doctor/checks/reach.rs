@@ -78,6 +78,26 @@ pub(crate) fn opened(address: &Address, opened: &Opened) -> Vec<Finding> {
     findings
 }
 
+/// Judges how long the first answer took.
+pub(crate) fn first_answer(after: Duration, slow_start: Duration) -> Option<Finding> {
+    (after > slow_start).then(|| {
+        let what = format!("The first answer came after {:.1} s.", after.as_secs_f64());
+        slow_start_finding(what)
+    })
+}
+
+/// Judges a server that did not answer the first request, and answered when it was sent again.
+pub(crate) fn no_first_answer(after: Duration) -> Finding {
+    slow_start_finding(format!(
+        "The first request got no answer in {after:?}; a later one did."
+    ))
+}
+
+fn slow_start_finding(what: String) -> Finding {
+    let finding = Finding::new(&codes::SLOW_START, what);
+    finding.mend("Keep an instance running, or give clients a longer time to connect, such as --connect-timeout 60s of `bowline`.")
+}
+
 /// Compares the clock of the server with ours.
 pub(crate) fn clock(answer: &HttpAnswer) -> Option<Finding> {
     let theirs = httpdate::parse_http_date(answer.header("date")?).ok()?;

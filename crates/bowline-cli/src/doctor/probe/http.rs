@@ -177,8 +177,19 @@ impl Outgoing {
 impl Endpoint {
     /// Sends a request on a new connection, and reads the response.
     pub(crate) async fn send(&self, outgoing: &Outgoing) -> HttpOutcome {
-        let limit = self.patience.answer;
-        match timeout(limit, self.exchange(outgoing)).await {
+        self.send_within(self.patience.answer, outgoing).await
+    }
+
+    /// Sends a request on a new connection, and waits this long for the response.
+    pub(crate) async fn send_within(&self, limit: Duration, outgoing: &Outgoing) -> HttpOutcome {
+        let endpoint = Self {
+            patience: Patience {
+                answer: limit,
+                ..self.patience
+            },
+            ..self.clone()
+        };
+        match timeout(limit, endpoint.exchange(outgoing)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(HttpFailure::TimedOut(limit)),
         }

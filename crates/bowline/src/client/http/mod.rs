@@ -8,5 +8,9 @@ mod tls;
 
 mod tool_headers;
 
+mod fallback;
+
+mod opening_time;
+
 mod opener;
 pub(super) use opener::HttpTransport;

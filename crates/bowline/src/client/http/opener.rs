@@ -1,21 +1,28 @@
 //! Opens a connection over HTTP: probes the server, and falls back to Streamable HTTP with a handshake, then to
 //! HTTP+SSE.
+//!
+//! ```text
+//! probe ──reply───▶ modern, or handshake ──▶ legacy
+//!   └────silence──▶ probe and handshake at once, until one of them shows the era   (`fallback.rs`)
+//! ```
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use bowline_core::Outcome;
-use bowline_core::era::probe::{HttpReply, suggests_http_sse};
+use bowline_core::era::probe::suggests_http_sse;
 use bowline_core::era::{Caller, OpeningFailure, OpeningStep, Prober, Request};
 use bowline_types::{CallToolRequest, Json, ListToolsRequest, Method};
-use http::StatusCode;
 
+use super::fallback::{Fallback, answer_within, fall_back, reply_of};
+use super::opening_time::OpeningTime;
 use super::tool_headers::ToolHeaders;
 use crate::client::known_tools::KnownTools;
 use crate::client::opener::{Opener, discover_request, opening_error};
 use crate::client::transport::Transport;
 use crate::client::{Connection, EraCache};
 use crate::exchange::{CallOptions, Channel, Exchange, TimeoutPause, timeout_with_pauses};
-use crate::http::client::{Endpoint, HttpChannel, UnexpectedStatus, legacy};
+use crate::http::client::{Endpoint, HttpChannel, SendState, UnexpectedStatus, legacy};
 use crate::telemetry::{Sender, TransportKind};
 use crate::wire::{EngineWire, OpenWireFn, ReconnectControl};
 use crate::{Error, Result};
@@ -64,6 +71,12 @@ impl HttpTransport {
         let uri = &self.endpoint.uri;
         self.sender = Sender::new(opener.config.telemetry.clone(), TransportKind::Http)
             .with_address(uri.host(), uri.port_u16());
+        let time = OpeningTime::start(opener.config);
+        let opened = self.connect_in(opener, &time).await;
+        time.name_timeout(opened)
+    }
+
+    async fn connect_in(self, opener: &Opener<'_>, time: &OpeningTime) -> Result<Connection> {
         let mut caller = opener.config.caller.clone();
         if let Some(known) = &opener.config.known_server {
             let dialect = known.dialect_of(&opener.config.versions)?;
@@ -71,21 +84,32 @@ impl HttpTransport {
                 caller.dialect = dialect;
                 return Ok(self.into_connection(caller, known.introduction()));
             }
-            match self.initialize(opener, caller.clone()).await {
+            match self.initialize(opener, caller.clone(), time).await {
                 Err(error) if contradicts_legacy(&error) => {
                     self.eras.remove_uri(&self.endpoint.uri)
                 }
                 opened_or_failed => return opened_or_failed,
             }
         }
-        self.probe(opener, caller).await
+        self.probe_in(opener, caller, time).await
     }
 
     /// Finds the server's version and opens a connection in it.
     pub(in crate::client) async fn probe(
         &self,
         opener: &Opener<'_>,
+        caller: Caller,
+    ) -> Result<Connection> {
+        let time = OpeningTime::start(opener.config);
+        let opened = self.probe_in(opener, caller, &time).await;
+        time.name_timeout(opened)
+    }
+
+    async fn probe_in(
+        &self,
+        opener: &Opener<'_>,
         mut caller: Caller,
+        time: &OpeningTime,
     ) -> Result<Connection> {
         let versions = &opener.config.versions;
         let mut prober = Prober::new(versions);
@@ -93,7 +117,7 @@ impl HttpTransport {
         let is_legacy = opener.config.legacy_first().is_some()
             || self.eras.is_legacy(&self.endpoint.uri, versions);
         if is_legacy && matches!(step, OpeningStep::Discover(_)) {
-            match self.initialize(opener, caller.clone()).await {
+            match self.initialize(opener, caller.clone(), time).await {
                 Err(error) if contradicts_legacy(&error) => {
                     self.eras.remove_uri(&self.endpoint.uri)
                 }
@@ -109,7 +133,7 @@ impl HttpTransport {
                     return Ok(self.clone().into_connection(caller, None));
                 }
                 OpeningStep::Initialize(_) => {
-                    let connection = self.initialize(opener, caller).await?;
+                    let connection = self.initialize(opener, caller, time).await?;
                     if was_probed {
                         self.eras.insert(&self.endpoint.uri, connection.dialect());
                     }
@@ -117,18 +141,41 @@ impl HttpTransport {
                 }
                 OpeningStep::Failed(failure) => return Err(opening_error(&failure)),
             };
-            let probe = self.discover(opener, &caller).await;
+            let request = discover_request(&caller);
+            let (pause, send_state) = (TimeoutPause::default(), SendState::new());
+            let probing = self.channel.probe(&request, &pause, &send_state);
+            let mut probing = pin!(timeout_with_pauses(time.remaining(), &pause, probing));
             was_probed = true;
-            let reply = match &probe {
-                Ok((status, Some(outcome))) => HttpReply::Outcome {
-                    status: status.as_u16(),
-                    outcome,
-                },
-                Ok((status, None)) => HttpReply::Status(status.as_u16()),
-                Err(Error::Timeout { .. }) => HttpReply::TimedOut,
-                Err(_) => HttpReply::Unreachable,
+            let answered = async {
+                let reply_time = opener.config.probe_timeout;
+                match versions.latest_legacy() {
+                    None => Some(probing.as_mut().await),
+                    Some(_) => {
+                        answer_within(reply_time, probing.as_mut(), &pause, &send_state).await
+                    }
+                }
             };
-            step = prober.handle_http(reply);
+            let answered = answered.await;
+            time.add_pause(pause.total());
+            let probe = match answered {
+                Some(probe) => probe,
+                None => {
+                    let handshake = self.initialize(opener, caller.clone(), time);
+                    match fall_back(probing, handshake, &prober, time).await {
+                        Fallback::Probed(probe) => probe,
+                        Fallback::Opened(connection) => {
+                            self.eras.insert(&self.endpoint.uri, connection.dialect());
+                            return Ok(connection);
+                        }
+                        Fallback::Failed(error) => return Err(error),
+                        Fallback::ProbeAgain => {
+                            step = OpeningStep::Discover(caller.dialect);
+                            continue;
+                        }
+                    }
+                }
+            };
+            step = prober.handle_http(reply_of(&probe));
             match &step {
                 OpeningStep::Ready(dialect) => {
                     caller.dialect = dialect;
@@ -148,18 +195,6 @@ impl HttpTransport {
         Connection::new(Arc::new(Transport::Http(self)), caller, introduction)
     }
 
-    async fn discover(
-        &self,
-        opener: &Opener<'_>,
-        caller: &Caller,
-    ) -> Result<(StatusCode, Option<Outcome>)> {
-        let request = discover_request(caller);
-        // Dropping the probe at its timeout releases its POST, so that the next request is not delayed.
-        let pause = TimeoutPause::default();
-        let probe = self.channel.probe(&request, &pause);
-        timeout_with_pauses(opener.config.probe_timeout, &pause, probe).await
-    }
-
     /// Returns a function that opens a wire of HTTP+SSE.
     fn http_sse_wires(&self) -> OpenWireFn {
         let endpoint = self.endpoint.clone();
@@ -170,21 +205,32 @@ impl HttpTransport {
     }
 
     /// Opens a legacy wire made of HTTP requests: Streamable HTTP first, then HTTP+SSE.
-    async fn initialize(&self, opener: &Opener<'_>, caller: Caller) -> Result<Connection> {
+    async fn initialize(
+        &self,
+        opener: &Opener<'_>,
+        caller: Caller,
+        time: &OpeningTime,
+    ) -> Result<Connection> {
         let Some(wire) = legacy::wire(self.endpoint.clone()) else {
             return Err(opening_error(&OpeningFailure::Incompatible(Vec::new())));
         };
+        let endpoint = &self.endpoint;
+        let limit = time.handshake();
         let refused =
-            match initialize_over(opener, &self.endpoint, (wire, None), caller.clone()).await {
+            match initialize_over(opener, endpoint, (wire, None), caller.clone(), limit).await {
                 Err(error) if is_without_streamable_http(&error) => error,
                 opened_or_failed => return opened_or_failed,
             };
         let pause = TimeoutPause::default();
-        let opening = legacy::http_sse_wire(self.endpoint.clone(), &pause);
-        match timeout_with_pauses(opener.config.probe_timeout, &pause, opening).await {
+        let opening = legacy::http_sse_wire(endpoint.clone(), &pause);
+        // The server has answered, so that it is awake.
+        let limit = opener.config.probe_timeout.min(time.remaining());
+        let opened = timeout_with_pauses(limit, &pause, opening).await;
+        time.add_pause(pause.total());
+        match opened {
             Ok(wire) => {
                 let wire = opener.reconnecting(wire, self.http_sse_wires());
-                initialize_over(opener, &self.endpoint, wire, caller).await
+                initialize_over(opener, endpoint, wire, caller, time.handshake()).await
             }
             // The server has neither transport; the error of the first attempt says more.
             Err(_) => Err(refused),
@@ -211,6 +257,7 @@ async fn initialize_over(
     endpoint: &Endpoint,
     (wire, reconnect): (Box<dyn EngineWire>, Option<Arc<ReconnectControl>>),
     caller: Caller,
+    limit: Duration,
 ) -> Result<Connection> {
     let legacy = opener.config.versions.without_modern();
     let Some(offered) = legacy.latest_legacy() else {
@@ -219,12 +266,13 @@ async fn initialize_over(
     let (host, port) = (endpoint.uri.host(), endpoint.uri.port_u16());
     let transport = Transport::over_wire(wire, None, reconnect, opener).with_address(host, port);
     let transport = Arc::new(transport);
-    opener.initialize(transport, caller, offered, &legacy).await
+    let handshake = opener.initialize(transport, caller, offered, &legacy, limit);
+    handshake.await
 }
 
 /// Whether a failed handshake shows that the server is not a legacy one any more. A server that is down or requires
 /// authorization may be.
-fn contradicts_legacy(error: &Error) -> bool {
+pub(super) fn contradicts_legacy(error: &Error) -> bool {
     match error {
         Error::Rpc(_) | Error::Protocol { .. } => true,
         error => UnexpectedStatus::of(error).is_some_and(|status| status.is_client_error()),

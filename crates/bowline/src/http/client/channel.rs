@@ -87,14 +87,15 @@ impl HttpChannel {
     }
 
     /// Sends a request and returns the HTTP status and the outcome, if there is one; used to find out which protocol
-    /// versions the server supports.
+    /// versions the server supports. `send_state` shows whether a connection has it.
     pub(crate) async fn probe(
         &self,
         request: &Request,
         pause: &TimeoutPause,
+        send_state: &SendState,
     ) -> Result<(StatusCode, Option<Outcome>)> {
         let id = RequestId::Number(0);
-        let response = self.post(&id, request, None, pause).await?;
+        let response = self.post(&id, request, None, pause, send_state).await?;
         let status = response.status();
         let outcome = match read(&self.0.endpoint, response).await? {
             ResponseContent::Other(_) => None,
@@ -154,7 +155,13 @@ impl HttpChannel {
         handles: &CallerHandles,
     ) -> Result<Outcome> {
         let response = self
-            .post(id, request, param_headers, &handles.pause)
+            .post(
+                id,
+                request,
+                param_headers,
+                &handles.pause,
+                &SendState::new(),
+            )
             .await?;
         let reply = read(&self.0.endpoint, response).await?;
         match reply {
@@ -208,6 +215,7 @@ impl HttpChannel {
         request: &Request,
         param_headers: Option<&ParamHeaders>,
         pause: &TimeoutPause,
+        send_state: &SendState,
     ) -> Result<Response<ResponseBody>> {
         let stamped = self.0.stamper.stamp(request);
         // A closure: the request may be sent more than once, for example after authorization.
@@ -229,7 +237,7 @@ impl HttpChannel {
             method: http::Method::POST,
             headers: &headers,
             frame,
-            send_state: &SendState::new(),
+            send_state,
             refusal_policy: RefusalPolicy::AuthorizePausing(pause),
         };
         self.0.endpoint.request(&outgoing).await

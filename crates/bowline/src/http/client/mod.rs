@@ -56,6 +56,7 @@ mod tls;
 mod tls;
 
 mod send;
+pub(crate) use send::SendState;
 pub use send::{HttpClient, RequestBody, Unprocessed, Withdrawn};
 
 mod unavailable;
@@ -76,7 +77,6 @@ use crate::http::RedactedUrl;
 use crate::limits::ReadBudget;
 use crate::{Error, Result};
 use authorize::Refusals;
-use send::SendState;
 use unavailable::UnavailableRetries;
 
 /// The URL of a server, and everything needed to send requests to it.

@@ -122,7 +122,7 @@ impl SendState {
     }
 
     /// Returns whether a connection has the body.
-    pub(super) fn is_handed_over(&self) -> bool {
+    pub(crate) fn is_handed_over(&self) -> bool {
         matches!(
             self.0.state.load(Ordering::Acquire),
             HANDED_OVER | ABANDONED
