@@ -61,10 +61,6 @@ fn listen() -> watch::Receiver<bool> {
     tokio::spawn(async move {
         signals.next().await;
         sender.send_replace(true);
-        // `timeout` sends a signal to the process and then to its group, and a terminal may too. That is one Ctrl-C: as a
-        // second one it would end the process before the cancels are sent.
-        let duplicates = async { while let () = signals.next().await {} };
-        let _ = tokio::time::timeout(SAME_SIGNAL, duplicates).await;
         signals.next().await;
         TWICE.notify_one();
         // If the command is blocked, for example because its output is not read.
@@ -119,6 +115,4 @@ impl Signals {
     }
 }
 
-/// Within this time two signals count as one.
-const SAME_SIGNAL: Duration = Duration::from_millis(50);
 const LEAVE_TIME: Duration = Duration::from_secs(2);

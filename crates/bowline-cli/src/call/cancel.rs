@@ -31,7 +31,7 @@ pub(super) async fn cancel(call: Call, client: Client, ran: Duration) -> CancelR
     // The only detached requests of this client are those that cancel tasks.
     let is_task = client.detached_requests() > 0;
     let how = match (is_task, is_process, is_modern) {
-        (true, ..) => format!("sent tasks/cancel for the task of {request}"),
+        (true, ..) => "sent tasks/cancel for the task of the call".to_owned(),
         (_, true, _) => format!("sent notifications/cancelled for {request}"),
         (_, false, true) => format!("closed the response of {request}"),
         (_, false, false) => format!("posted notifications/cancelled for {request}"),

@@ -166,8 +166,8 @@ async fn an_interrupted_call_cancels_its_task() {
         ];
         let many = [&once[..], &["--repeat", "20", "--concurrency", "20"]].concat();
         let cases: [(&[&str], usize, &str); 3] = [
-            (&once, 1, "sent tasks/cancel for the task of request"),
-            (&bridged, 1, "sent tasks/cancel for the task of request"),
+            (&once, 1, "sent tasks/cancel for the task of the call"),
+            (&bridged, 1, "sent tasks/cancel for the task of the call"),
             (&many, 20, ""),
         ];
         let mut tasks = 0;

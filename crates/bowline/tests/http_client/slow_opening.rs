@@ -7,7 +7,7 @@ use std::time::Duration;
 use bowline::client::{ClientBuilder, ConnectTimeout, EraCache};
 use bowline::exchange::BoxFuture;
 use bowline::http::client::{HttpClient, RequestBody, ResponseBody};
-use bowline::{Client, Error, Result};
+use bowline::{Client, Error, Result, testing};
 use http::{HeaderValue, Method, Request, Response};
 use http_body_util::Full;
 use serde_json::{Value, json};
@@ -27,11 +27,13 @@ enum Reply {
     Status(u16),
 }
 
+type Script = dyn Fn(&str, usize) -> Reaction + Send + Sync;
+
 /// A server that answers as its script says. The script gets the method, and how often it was requested before.
 #[derive(Clone)]
 struct SlowServer {
     started: Instant,
-    script: Arc<dyn Fn(&str, usize) -> Reaction + Send + Sync>,
+    script: Arc<Script>,
     requests: Arc<Mutex<Vec<String>>>,
 }
 
@@ -142,8 +144,10 @@ fn modern(up_after: Duration) -> SlowServer {
     })
 }
 
+type Start = fn(Duration) -> SlowServer;
+
 /// A server of each era, and its version.
-const ERAS: [(fn(Duration) -> SlowServer, &str); 2] = [(legacy, LEGACY), (modern, MODERN)];
+const ERAS: [(Start, &str); 2] = [(legacy, LEGACY), (modern, MODERN)];
 
 const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -286,4 +290,30 @@ async fn a_server_that_refuses_the_handshake_and_never_answers_the_probe_is_give
 
     assert!(error.to_string().contains("within 30s"), "{error:?}");
     assert_eq!(server.seconds(), 30);
+}
+
+/// The idle timeout of 60 s would end the handshake before.
+#[tokio::test(start_paused = true)]
+async fn a_connect_timeout_that_is_set_is_the_limit_of_a_handshake_on_a_wire_too() {
+    let (wire, mut server) = testing::scripted_peer();
+    let connect = Client::from_wire(wire).connect_timeout(secs(120));
+
+    let (client, ()) = tokio::join!(connect.into_future(), async {
+        sleep(secs(100)).await;
+        assert_eq!(server.next_message().await["method"], "server/discover");
+        server.accept_handshake(LEGACY, json!({})).await;
+    });
+
+    assert_eq!(client.unwrap().dialect().version, LEGACY);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_error_of_a_silent_wire_names_the_connect_timeout() {
+    let (wire, _server) = testing::scripted_peer();
+    let began = Instant::now();
+
+    let error = Client::from_wire(wire).await.map(drop).unwrap_err();
+
+    assert_eq!(began.elapsed().as_secs(), 30);
+    assert!(error.source().unwrap().is::<ConnectTimeout>(), "{error:?}");
 }
