@@ -47,6 +47,7 @@ impl Attack {
             crate::slow_work::attacks(),
             crate::shutdown::attacks(),
             crate::many_connections::attacks(),
+            crate::open_heads::attacks(),
             crate::floods::attacks(),
             crate::extreme_json::attacks(),
         ];

@@ -39,6 +39,7 @@ mod http1;
 mod http2;
 mod line_wire;
 mod many_connections;
+mod open_heads;
 mod pause;
 mod queues;
 mod raw_http2;

@@ -4,10 +4,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// An HTTP/2 connection that writes frames and reads nothing.
+/// An HTTP/2 connection that writes frames, and reads nothing unless told to.
 #[derive(Debug)]
 pub(crate) struct RawHttp2 {
     stream: TcpStream,
@@ -15,12 +15,31 @@ pub(crate) struct RawHttp2 {
 
 impl RawHttp2 {
     pub(crate) async fn connect(to: SocketAddr) -> io::Result<Self> {
+        Self::connect_with(to, &[]).await
+    }
+
+    /// Connects with these settings.
+    pub(crate) async fn connect_with(to: SocketAddr, settings: &[u8]) -> io::Result<Self> {
         let mut stream = TcpStream::connect(to).await?;
         stream
             .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
             .await?;
-        stream.write_all(&frame(SETTINGS, 0, 0, &[])).await?;
+        stream.write_all(&frame(SETTINGS, 0, 0, settings)).await?;
         Ok(Self { stream })
+    }
+
+    /// Reads until the heads of this many responses, or resets of their streams, have arrived.
+    pub(crate) async fn read_heads(&mut self, count: u32) -> io::Result<()> {
+        let mut heads = 0;
+        while heads < count {
+            let mut header = [0; 9];
+            self.stream.read_exact(&mut header).await?;
+            let length = u32::from_be_bytes([0, header[0], header[1], header[2]]);
+            let mut payload = vec![0; length as usize];
+            self.stream.read_exact(&mut payload).await?;
+            heads += u32::from(matches!(header[3], HEADERS | RST_STREAM));
+        }
+        Ok(())
     }
 
     /// Writes frames until all are written, the server closes or it stops reading; returns how it ended.
@@ -71,16 +90,27 @@ pub(crate) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
 
 /// The header block of a modern `tools/call`.
 pub(crate) fn call(tool: &str) -> Vec<u8> {
+    let mut headers = vec![("accept", "application/json, text/event-stream")];
+    headers.extend(crate::http1::call_headers(tool));
+    post(&headers)
+}
+
+/// The header block of a POST with these headers.
+pub(crate) fn post(headers: &[(&str, &str)]) -> Vec<u8> {
     let mut fields = vec![
         (":method", "POST"),
         (":scheme", "http"),
         (":path", "/mcp"),
         (":authority", "localhost"),
         ("content-type", "application/json"),
-        ("accept", "application/json, text/event-stream"),
     ];
-    fields.extend(crate::http1::call_headers(tool));
+    fields.extend(headers);
     block(&fields)
+}
+
+/// `SETTINGS_INITIAL_WINDOW_SIZE` = `bytes`.
+pub(crate) fn initial_window(bytes: u32) -> Vec<u8> {
+    [&[0, 4][..], &bytes.to_be_bytes()].concat()
 }
 
 pub(crate) const DATA: u8 = 0;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::json;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::attack::{Attack, Target, on_client, on_server};
@@ -14,6 +15,7 @@ use crate::hostile_server;
 use crate::http1::{self, RawHttp1};
 use crate::http2::{self, BodyEnd};
 use crate::line_wire::LineWire;
+use crate::raw_http2::{self, RawHttp2, frame};
 use crate::{rpc, runner};
 
 pub(crate) fn attacks() -> Vec<Attack> {
@@ -22,6 +24,9 @@ pub(crate) fn attacks() -> Vec<Attack> {
         "A3" Default pings_with_long_ids_over_lines_without_reading_responses,
         "A3" Default pipelined_requests_without_reading_responses,
         "A3" Default zero_window_streams_request_large_responses,
+        "A3" Default zero_window_streams_request_small_responses,
+        "A3" Default one_byte_windows_request_small_responses,
+        "A3" Default one_byte_windows_request_small_events,
     ];
     let clients = on_client![
         "A3" "lines-legacy" a_server_pings_with_long_ids_without_reading_responses,
@@ -96,6 +101,72 @@ async fn zero_window_streams_request_large_responses(target: Target) -> Result<S
     ))
 }
 
+async fn zero_window_streams_request_small_responses(target: Target) -> Result<String, String> {
+    list_tools(target, 0, "application/json, text/event-stream").await
+}
+
+/// The server takes an answer out of its response, which then waits in the buffers of HTTP/2.
+async fn one_byte_windows_request_small_responses(target: Target) -> Result<String, String> {
+    list_tools(target, 1, "application/json, text/event-stream").await
+}
+
+async fn one_byte_windows_request_small_events(target: Target) -> Result<String, String> {
+    list_tools(target, 1, "text/event-stream").await
+}
+
+/// Requests lists of tools on all streams of 400 connections, and admits `window` bytes of each response.
+async fn list_tools(target: Target, window: u32, accept: &str) -> Result<String, String> {
+    let head = raw_http2::post(&[
+        ("accept", accept),
+        ("mcp-protocol-version", rpc::MODERN),
+        ("mcp-method", "tools/list"),
+    ]);
+    let body = rpc::modern(1, "tools/list", json!({}));
+    let requests = Bytes::from(
+        (0..STREAMS)
+            .flat_map(|number| {
+                let stream = number * 2 + 1;
+                let head = frame(raw_http2::HEADERS, raw_http2::END_HEADERS, stream, &head);
+                [
+                    head,
+                    frame(
+                        raw_http2::DATA,
+                        raw_http2::END_STREAM,
+                        stream,
+                        body.as_bytes(),
+                    ),
+                ]
+            })
+            .collect::<Vec<_>>()
+            .concat(),
+    );
+    let answered = Arc::new(AtomicU64::new(0));
+    let all = runner::connections(400);
+    // The attack is on memory. All at once it would be one on the processor.
+    let turns = Arc::new(Semaphore::new(16));
+    let mut connections = JoinSet::new();
+    for _ in 0..all {
+        let (requests, answered, to) = (requests.clone(), answered.clone(), target.http);
+        let turns = turns.clone();
+        connections.spawn(async move {
+            let turn = turns.acquire_owned().await.ok()?;
+            let settings = raw_http2::initial_window(window);
+            let mut raw = RawHttp2::connect_with(to, &settings).await.ok()?;
+            let _ended = raw.flood([requests.to_vec()]).await;
+            raw.read_heads(STREAMS).await.ok()?;
+            answered.fetch_add(1, Ordering::Relaxed);
+            drop(turn);
+            let _held = raw;
+            std::future::pending::<Option<()>>().await
+        });
+    }
+    let answered = http2::wait_until_settled(&answered, all as u64, all as u64).await;
+    http2::expect_at_least(answered, all as u64, "connections with responses")?;
+    Ok(format!(
+        "{answered} connections with {STREAMS} streams each"
+    ))
+}
+
 async fn a_server_pings_with_long_ids_without_reading_responses(
     listener: TcpListener,
 ) -> Result<String, String> {
@@ -116,6 +187,9 @@ fn pings() -> impl Iterator<Item = String> {
 async fn wait_for_responses() {
     crate::pause::pause(Duration::from_millis(700)).await;
 }
+
+/// More streams than a server allows on a connection.
+const STREAMS: u32 = 256;
 
 fn text(error: std::io::Error) -> String {
     error.to_string()

@@ -49,6 +49,16 @@ pub(crate) enum ChargeKind {
     Output,
     /// An SSE event that is stored for resumption.
     Event,
+    /// A response over HTTP/2 that the client may leave unread, while it sends other requests. Counted as output.
+    Unread,
+}
+
+/// How much of the total a charge leaves to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TotalReserve {
+    None,
+    Eighth,
+    Quarter,
 }
 
 impl Account {
@@ -185,15 +195,32 @@ impl Account {
         }
     }
 
-    /// Returns the maximum total bytes for a charge that grows to `size`.
-    fn max_bytes(&self, size: usize) -> (Limit, usize) {
-        match self.scope {
-            // The last quarter is reserved for small charges, so that a few large ones cannot block all others.
-            AccountScope::Total if size > MAX_SMALL_CHARGE => {
-                let max = self.limits.total_bytes;
-                (Limit::TotalBytes, max - max / 4)
+    /// Returns what a charge leaves to others when it grows to `size`. The last quarter is reserved for small charges, so
+    /// that a few large ones cannot block all others. Small responses that clients leave unread can be many: those of one
+    /// connection together count as one charge, and the last eighth is reserved for what a client does not control.
+    fn reserve(&self, kind: ChargeKind, size: usize) -> TotalReserve {
+        match kind {
+            ChargeKind::Unread if size + self.bytes.load(Ordering::Relaxed) > MAX_FEW_UNREAD => {
+                TotalReserve::Quarter
             }
-            AccountScope::Total => (Limit::TotalBytes, self.limits.total_bytes),
+            _ if size > MAX_SMALL_CHARGE => TotalReserve::Quarter,
+            ChargeKind::Unread => TotalReserve::Eighth,
+            _ => TotalReserve::None,
+        }
+    }
+
+    /// Returns the maximum bytes of this account for a charge that leaves this reserve.
+    fn max_bytes(&self, reserve: TotalReserve) -> (Limit, usize) {
+        match self.scope {
+            AccountScope::Total => {
+                let max = self.limits.total_bytes;
+                let reserved = match reserve {
+                    TotalReserve::None => 0,
+                    TotalReserve::Eighth => max / 8,
+                    TotalReserve::Quarter => max / 4,
+                };
+                (Limit::TotalBytes, max - reserved)
+            }
             AccountScope::Principal => (Limit::PrincipalBytes, self.limits.principal_bytes),
             AccountScope::Peer => (Limit::PeerBytes, self.limits.peer_bytes),
         }
@@ -201,9 +228,10 @@ impl Account {
 
     /// Adds `more` bytes to a charge of `size`, in this account and its parents or in none of them. Fails with the
     /// account that is full.
-    fn try_add(&self, size: usize, more: usize) -> Result<(), &Self> {
+    fn try_add(&self, kind: ChargeKind, size: usize, more: usize) -> Result<(), &Self> {
+        let reserve = self.reserve(kind, size.saturating_add(more));
         for (added, account) in self.ancestors().enumerate() {
-            let (_, max) = account.max_bytes(size.saturating_add(more));
+            let (_, max) = account.max_bytes(reserve);
             if !add(&account.bytes, more, max) {
                 for account in self.ancestors().take(added) {
                     account.bytes.fetch_sub(more, Ordering::AcqRel);
@@ -262,7 +290,7 @@ impl Charge {
 
     /// Charges `more` bytes if possible. A failure is not counted as a refusal.
     pub(crate) fn try_grow(&mut self, more: usize) -> bool {
-        let is_charged = self.account.try_add(self.bytes, more).is_ok();
+        let is_charged = self.account.try_add(self.kind, self.bytes, more).is_ok();
         if is_charged {
             self.grown(more);
         }
@@ -271,13 +299,13 @@ impl Charge {
 
     /// Charges `more` bytes.
     pub(crate) fn grow(&mut self, more: usize) -> Result<(), LimitReached> {
-        match self.account.try_add(self.bytes, more) {
+        match self.account.try_add(self.kind, self.bytes, more) {
             Ok(()) => {
                 self.grown(more);
                 Ok(())
             }
             Err(full) => {
-                let (limit, max) = full.max_bytes(0);
+                let (limit, max) = full.max_bytes(TotalReserve::None);
                 Err(self.account.counters.refuse(limit, max))
             }
         }
@@ -292,23 +320,23 @@ impl Charge {
     pub(crate) async fn wait_and_grow(&mut self, more: usize) -> Result<(), LimitReached> {
         let account = self.account.clone();
         let mut waiting: Option<WaitingTask<'_>> = None;
-        while let Err(full) = account.try_add(self.bytes, more) {
+        while let Err(full) = account.try_add(self.kind, self.bytes, more) {
             // A task that was woken and failed again stays counted as waiting.
             if !waiting
                 .as_ref()
                 .is_some_and(|own| std::ptr::eq(own.0, full))
             {
-                let (limit, max) = full.max_bytes(0);
+                let (limit, max) = full.max_bytes(TotalReserve::None);
                 let task = WaitingTask::of(full);
                 waiting = Some(task.ok_or_else(|| account.counters.refuse(limit, max))?);
             }
             let freed = full.freed.notified();
             // Bytes may have been returned before `waiting` was incremented; that sent no notification.
-            if account.try_add(self.bytes, more).is_ok() {
+            if account.try_add(self.kind, self.bytes, more).is_ok() {
                 break;
             }
             freed.await;
-            if account.try_add(self.bytes, more).is_ok() {
+            if account.try_add(self.kind, self.bytes, more).is_ok() {
                 // `release` wakes one task, so this one wakes the next: there may be bytes for it, too.
                 full.freed.notify_one();
                 break;
@@ -396,6 +424,8 @@ fn add(counter: &AtomicUsize, more: usize, max: usize) -> bool {
 /// Charges up to this size may use the last quarter of the total: a message of 64 KiB and the read-ahead of its
 /// connection.
 const MAX_SMALL_CHARGE: usize = 96 * 1024;
+/// What a connection of HTTP/2 may leave unread before its charges count as large ones: a few small responses.
+const MAX_FEW_UNREAD: usize = 16 * 1024;
 /// The maximum number of tasks that wait for bytes of one account.
 const MAX_WAITING: usize = 128;
 
@@ -488,6 +518,30 @@ mod tests {
 
         drop(large);
         assert!(total.peer().charge(ChargeKind::Request, 100_000).is_ok());
+    }
+
+    #[test]
+    fn unread_responses_leave_the_last_eighth_to_requests_and_the_last_quarter_to_other_connections()
+     {
+        let total = Account::total(limits());
+        let few = [total.peer(), total.peer(), total.peer()];
+        let mut held: Vec<_> = few
+            .iter()
+            .flat_map(|it| std::iter::from_fn(|| it.charge(ChargeKind::Unread, 10_000).ok()))
+            .collect();
+        assert!((740_000..=750_000).contains(&total.usage().bytes()));
+        assert_eq!(total.usage().output_bytes, total.usage().bytes());
+
+        // Many connections with one response each.
+        let other = || total.peer().charge(ChargeKind::Unread, 10_000).ok();
+        held.extend(std::iter::from_fn(other).take(1000));
+
+        assert!((865_000..=875_000).contains(&total.usage().bytes()));
+        assert_eq!(
+            reached(total.peer().charge(ChargeKind::Unread, 10_000)),
+            Limit::TotalBytes
+        );
+        assert!(total.charge_request(10_000).is_ok());
     }
 
     #[test]

@@ -83,7 +83,11 @@ impl UsageCounters {
     }
 
     pub(super) fn bytes(&self, kind: ChargeKind) -> &AtomicUsize {
-        &self.bytes[kind as usize]
+        &self.bytes[match kind {
+            ChargeKind::Request => 0,
+            ChargeKind::Output | ChargeKind::Unread => 1,
+            ChargeKind::Event => 2,
+        }]
     }
 
     /// Returns a snapshot, with the requests of the total account.

@@ -14,6 +14,7 @@ mod drain;
 #[cfg(feature = "legacy")]
 mod legacy;
 mod limits;
+mod open_connections;
 #[cfg(feature = "legacy")]
 mod proxy;
 mod refusals;

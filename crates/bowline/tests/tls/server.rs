@@ -8,11 +8,11 @@ use bowline::client::ClientBuilder;
 use bowline::http::HttpService;
 use bowline::http::server::TlsConfig;
 use bowline::layer::Next;
-use bowline::{CallToolResult, Client, Error, Limits, Server, Tool};
+use bowline::{CallToolResult, Client, Error, Limit, Limits, Server, Tool};
 use http::Version;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use serde_json::json;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// An authority that issues certificates.
@@ -207,6 +207,34 @@ async fn a_peer_without_a_handshake_takes_one_connection_and_delays_no_other() {
 
     assert_eq!(called.unwrap().text(), "echo");
     assert_eq!(server.usage().connections, 2);
+}
+
+#[tokio::test]
+async fn half_handshakes_on_more_connections_than_the_limit_delay_no_other() {
+    let authority = Authority::new("one");
+    let limits = Limits {
+        connections: 16,
+        ..Limits::default()
+    };
+    let server = echo_server().limits(limits);
+    let addr = serve(server.http(), authority.server()).await;
+    // Nothing, the first byte of a TLS record, and the beginning of a hello.
+    let hello = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
+    let mut held = Vec::new();
+    for first in [&hello[..0], &hello[..1], &hello] {
+        for _ in 0..20 {
+            let mut stream = TcpStream::connect(addr).await.unwrap();
+            stream.write_all(first).await.unwrap();
+            held.push(stream);
+        }
+
+        let client = connect(addr).add_root_certificate(authority.pem()).await;
+        let called = client.unwrap().call_tool("echo", ()).await;
+        assert_eq!(called.unwrap().text(), "echo");
+    }
+
+    assert!(server.usage().connections <= 4 + 3);
+    assert!(server.usage().refused(Limit::Connections) >= 50);
 }
 
 #[tokio::test]

@@ -17,13 +17,20 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
 use super::body_buffer::BodyBuffer;
-use super::{ConnectionAccount, overloaded};
+use super::connections::RunningGuard;
+use super::overloaded;
 use crate::exchange::InsufficientScope;
-use crate::limits::{Account, Charge, ChargeKind, Limit};
+use crate::limits::{Account, Charge, ChargeKind, Limit, LimitReached};
 
 /// The body of a response: empty, one JSON object, or an SSE stream.
 #[must_use = "dropping the body cancels the request in the modern era"]
-pub struct HttpBody(BodyKind);
+pub struct HttpBody {
+    kind: BodyKind,
+    /// Keeps the connection busy.
+    running: Option<RunningGuard>,
+    /// Over HTTP/2: the charge for what its client leaves unread.
+    unread: Option<Charge>,
+}
 
 enum BodyKind {
     Whole(Bytes),
@@ -34,34 +41,56 @@ enum BodyKind {
 }
 
 impl HttpBody {
-    /// Ends an SSE stream at `ends_at`, and keeps its connection from being idle until it has ended.
-    pub(crate) fn with_expiry(
-        self,
-        ends_at: Option<Instant>,
-        connection: Option<ConnectionAccount>,
-    ) -> Self {
-        match self.0 {
-            BodyKind::Events(events) => Self(BodyKind::Events(Box::new(ExpiringEvents {
-                events,
-                end: ends_at.map(|ends_at| Box::pin(tokio::time::sleep_until(ends_at))),
-                _connection: connection,
-            }))),
-            other => Self(other),
+    fn new(kind: BodyKind) -> Self {
+        Self {
+            kind,
+            running: None,
+            unread: None,
         }
+    }
+
+    /// Ends an SSE stream at `ends_at`.
+    pub(crate) fn with_expiry(mut self, ends_at: Instant) -> Self {
+        self.kind = match self.kind {
+            BodyKind::Events(events) => BodyKind::Events(Box::new(ExpiringEvents {
+                events,
+                end: Box::pin(tokio::time::sleep_until(ends_at)),
+            })),
+            other => other,
+        };
+        self
+    }
+
+    /// Moves the charge to bytes that are about to be sent. HTTP/2 takes them out of the body as soon as the client has
+    /// admitted one of them, and keeps the rest.
+    fn charge_sent(&mut self, bytes: Bytes) -> Bytes {
+        let Some(charge) = &self.unread else {
+            return bytes;
+        };
+        let is_last = match &self.kind {
+            BodyKind::Whole(_) | BodyKind::Done => true,
+            BodyKind::Pieces(pieces) => pieces.len() == 0,
+            BodyKind::Events(_) => {
+                // They exist already. What they take beyond the limit is refused to the next request.
+                let mut sent = charge.account().empty_charge(ChargeKind::Unread);
+                sent.set(bytes.len());
+                return with_charge(bytes, Some(sent));
+            }
+        };
+        let charge = if is_last { self.unread.take() } else { None };
+        with_charge(bytes, charge)
     }
 }
 
-/// A stream that ends when the listener's credential expires, and keeps its connection in use.
+/// A stream that ends when the listener's credential expires.
 struct ExpiringEvents {
     events: Box<dyn EventSource>,
-    end: Option<Pin<Box<Sleep>>>,
-    _connection: Option<ConnectionAccount>,
+    end: Pin<Box<Sleep>>,
 }
 
 impl EventSource for ExpiringEvents {
     fn poll_next(&mut self, cx: &mut task::Context<'_>) -> Poll<Option<Bytes>> {
-        let end = self.end.as_mut();
-        if end.is_some_and(|end| end.as_mut().poll(cx).is_ready()) {
+        if self.end.as_mut().poll(cx).is_ready() {
             return Poll::Ready(None);
         }
         self.events.poll_next(cx)
@@ -82,20 +111,21 @@ impl Body for HttpBody {
         mut self: Pin<&mut Self>,
         cx: &mut task::Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let next = match &mut self.0 {
+        let next = match &mut self.kind {
             BodyKind::Whole(bytes) => Some(std::mem::take(bytes)).filter(|bytes| !bytes.is_empty()),
             BodyKind::Pieces(pieces) => pieces.next(),
             BodyKind::Events(events) => task::ready!(events.poll_next(cx)),
             BodyKind::Done => None,
         };
-        if next.is_none() || matches!(self.0, BodyKind::Whole(_)) {
-            self.0 = BodyKind::Done;
+        if next.is_none() || matches!(self.kind, BodyKind::Whole(_)) {
+            self.kind = BodyKind::Done;
         }
+        let next = next.map(|bytes| self.charge_sent(bytes));
         Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.0 {
+        match &self.kind {
             BodyKind::Whole(bytes) => bytes.is_empty(),
             BodyKind::Pieces(pieces) => pieces.len() == 0,
             BodyKind::Events(_) => false,
@@ -104,7 +134,7 @@ impl Body for HttpBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
+        match &self.kind {
             BodyKind::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             BodyKind::Pieces(pieces) => {
                 let lengths = pieces.as_slice().iter().map(Bytes::len);
@@ -119,13 +149,13 @@ impl Body for HttpBody {
 /// For a layer that responds instead of the service.
 impl From<Bytes> for HttpBody {
     fn from(bytes: Bytes) -> Self {
-        Self(BodyKind::Whole(bytes))
+        Self::new(BodyKind::Whole(bytes))
     }
 }
 
 impl std::fmt::Debug for HttpBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match &self.0 {
+        f.write_str(match &self.kind {
             BodyKind::Whole(_) | BodyKind::Pieces(_) => "HttpBody(whole)",
             BodyKind::Events(_) => "HttpBody(events)",
             BodyKind::Done => "HttpBody(done)",
@@ -135,7 +165,7 @@ impl std::fmt::Debug for HttpBody {
 
 /// Returns a response without a body.
 pub(crate) fn empty(status: StatusCode) -> Response<HttpBody> {
-    response(status, HttpBody(BodyKind::Done))
+    response(status, HttpBody::new(BodyKind::Done))
 }
 
 /// Charges a long result until the client has read it, so that a client that does not read cannot fill the memory.
@@ -164,6 +194,49 @@ pub(crate) fn with_charge(bytes: Bytes, charge: Option<Charge>) -> Bytes {
         Some(charge) => Bytes::from_owner(ChargedBytes(bytes, charge)),
         None => bytes,
     }
+}
+
+/// Charges a response over HTTP/2 before its request runs: its client may leave it unread, while it sends others.
+pub(super) fn charge_unread(account: &Arc<Account>) -> Result<Charge, LimitReached> {
+    account.charge(ChargeKind::Unread, PER_STREAM)
+}
+
+/// Returns a response that keeps its connection busy, and over HTTP/2 has the charge of [`charge_unread`] until its
+/// client has read it.
+pub(super) fn on_connection(
+    mut response: Response<HttpBody>,
+    running: Option<RunningGuard>,
+    unread: Option<Charge>,
+) -> Response<HttpBody> {
+    let body = response.body_mut();
+    body.running = running;
+    let Some(mut charge) = unread else {
+        return response;
+    };
+    // An unread answer does not keep a connection of HTTP/2 busy, or a client that reads nothing could stay.
+    if !matches!(body.kind, BodyKind::Events(_)) {
+        body.running = None;
+    }
+    let length = match &body.kind {
+        BodyKind::Whole(bytes) => bytes.len(),
+        _ => 0,
+    };
+    if let Err(reached) = charge.grow(length) {
+        tracing::debug!(%reached, "sending a response without its body");
+        response = without_body(response);
+        if response.status().is_success() {
+            *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        }
+    }
+    response.body_mut().unread = Some(charge);
+    response
+}
+
+/// Removes the body of a response. An HTTP/2 client cannot keep the server from sending the rest.
+pub(super) fn without_body(mut response: Response<HttpBody>) -> Response<HttpBody> {
+    *response.body_mut() = HttpBody::new(BodyKind::Done);
+    response.headers_mut().remove(CONTENT_TYPE);
+    response
 }
 
 /// Returns the response to a request; the outcome and its charge are those of [`charge_output`].
@@ -196,7 +269,7 @@ pub(crate) fn whole(status: StatusCode, json: Bytes) -> Response<HttpBody> {
 }
 
 fn json_response(status: StatusCode, body: BodyKind) -> Response<HttpBody> {
-    let mut response = response(status, HttpBody(body));
+    let mut response = response(status, HttpBody::new(body));
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, json);
     response
@@ -204,7 +277,8 @@ fn json_response(status: StatusCode, body: BodyKind) -> Response<HttpBody> {
 
 /// Returns a response with an SSE stream.
 pub(crate) fn stream(events: impl EventSource + 'static) -> Response<HttpBody> {
-    let mut response = response(StatusCode::OK, HttpBody(BodyKind::Events(Box::new(events))));
+    let events = BodyKind::Events(Box::new(events));
+    let mut response = response(StatusCode::OK, HttpBody::new(events));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -365,6 +439,8 @@ const MAX_COPIED: usize = 8 * 1024;
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 /// Results of at least this size are charged, and sent without a copy.
 const MIN_CHARGED: usize = 16 * 1024;
+/// Estimated memory of an unread response besides its body: its stream, its head and its future.
+const PER_STREAM: usize = 4096;
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long reading waits for room in the account before the request is refused.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(5);

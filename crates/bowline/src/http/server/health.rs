@@ -21,7 +21,10 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use tower_service::Service;
 
-use super::{HttpBody, HttpService, ServiceState};
+use super::body;
+use super::connections::{Admission, Connection};
+use super::http2_streams::Http2Streams;
+use super::{ConnectionAccount, HttpBody, HttpService, ServiceState, overloaded};
 use crate::shutdown::Shutdown;
 
 /// A `tower` service that answers the probes of a load balancer; returned by [`HttpService::liveness`] and
@@ -153,39 +156,76 @@ impl HealthPaths {
     }
 }
 
-/// Converts a `tower` service into a service of hyper, which also answers probes. Calls `on_request` for every request,
-/// also for probes.
+/// Converts a `tower` service into a service of hyper, which also answers probes, and refuses requests for which the
+/// connection is not admitted or, over HTTP/2, the account of the connection has no room.
 ///
 /// hyper-util's adapter in a second future would store each request twice, for as long as its response is pending.
-pub(super) fn with_health<S, F>(
+pub(super) fn with_health<S>(
     state: &Arc<ServiceState>,
     paths: Option<Arc<HealthPaths>>,
-    on_request: F,
+    connection: &Arc<Connection>,
+    http2: Option<Http2Streams>,
     service: S,
 ) -> impl hyper::service::Service<
     Request<Incoming>,
     Response = Response<HttpBody>,
     Error = Infallible,
     Future: Send + 'static,
-> + use<S, F>
+> + use<S>
 where
-    F: Fn(&mut Request<Incoming>),
     S: Service<Request<Incoming>, Response = Response<HttpBody>, Error = Infallible>,
     S: Clone + Send + 'static,
     S::Future: Send + 'static,
 {
-    let state = state.clone();
+    let (state, connection) = (state.clone(), connection.clone());
     service_fn(move |mut request: Request<Incoming>| {
-        on_request(&mut request);
+        let version = request.version();
         let probe = paths.as_ref().and_then(|paths| paths.find(&request));
-        let health = probe.map(|probe| probe.response(&state.shutdown, request.version()));
+        let unread = http2.as_ref().map(Http2Streams::charge).transpose();
+        let admission = connection.begin_request();
+        let is_full = matches!(admission, Admission::Full(_));
+        let refused = match (&admission, &unread) {
+            (Admission::Full(reached), _) | (_, Err(reached)) => Some(*reached),
+            _ => None,
+        };
+        let early = match (probe, refused) {
+            (Some(probe), _) => Some(probe.response(&state.shutdown, version)),
+            (None, refused) => refused.map(|reached| body::rejection(overloaded(reached))),
+        };
+        let early = early.map(|mut response| {
+            if is_full {
+                close_connection(version, &mut response);
+            }
+            match &unread {
+                Ok(_) => response,
+                Err(_) => body::without_body(response),
+            }
+        });
+        if let Some(http2) = &http2 {
+            // Charges the request to the account of the connection.
+            let account = ConnectionAccount(http2.account().clone());
+            request.extensions_mut().insert(account);
+        }
         let mut service = service.clone();
         async move {
-            if let Some(response) = health {
-                return Ok(response);
-            }
-            poll_fn(|cx| service.poll_ready(cx)).await?;
-            service.call(request).await
+            let running = match admission {
+                Admission::Admitted(running) => Some(running),
+                Admission::Full(_) => None,
+                // The connection is being closed, and the request must not run.
+                Admission::Evicted => std::future::pending().await,
+            };
+            let response = match early {
+                Some(response) => response,
+                None => {
+                    poll_fn(|cx| service.poll_ready(cx)).await?;
+                    service.call(request).await?
+                }
+            };
+            Ok(body::on_connection(
+                response,
+                running,
+                unread.unwrap_or_default(),
+            ))
         }
     })
 }

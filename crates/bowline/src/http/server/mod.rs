@@ -16,10 +16,14 @@ pub(crate) mod body;
 mod body_buffer;
 pub use body::HttpBody;
 
+mod connections;
+
 mod cors;
 
 mod health;
 pub use health::HealthService;
+
+mod http2_streams;
 
 mod listen;
 
@@ -392,7 +396,6 @@ where
         let state = self.state.clone();
         let (head, body) = request.into_parts();
         let (ends_at, version) = (stream_end(&head), head.version);
-        let connection = head.extensions.get::<ConnectionAccount>().cloned();
         // One flat block, because its future is allocated for each request: nested `async fn`s would store their
         // arguments twice.
         Box::pin(async move {
@@ -425,10 +428,10 @@ where
             if state.shutdown.is_draining() {
                 health::close_connection(version, &mut answered);
             }
-            if ends_at.is_none() && connection.is_none() {
-                return Ok(answered);
-            }
-            Ok(answered.map(|body| body.with_expiry(ends_at, connection)))
+            Ok(match ends_at {
+                None => answered,
+                Some(ends_at) => answered.map(|body| body.with_expiry(ends_at)),
+            })
         })
     }
 }

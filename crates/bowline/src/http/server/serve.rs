@@ -7,27 +7,29 @@ use std::iter;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ::http::{Request, Response};
 use bowline_core::http::paths::EndpointPaths;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
 use tokio::task::JoinSet;
 use tower_layer::Layer;
 use tower_service::Service;
 
+use super::connections::{Connection, Connections};
 use super::health::{HEALTH_PATH, HealthPaths, LIVENESS_PATH, Probe, READINESS_PATH, with_health};
+use super::http2_streams::Http2Streams;
 use super::listen::listen;
 use super::tls::TlsConfig;
 use super::write_timeout::{HttpVersion, WriteTimeout};
-use super::{ConnectionAccount, HttpBody, HttpService, ServiceState};
+use super::{HttpBody, HttpService, ServiceState};
 use crate::exit_signals::{SignalHandling, serve_until_signal};
-use crate::limits::{Account, Gauge, Limit};
+use crate::limits::{Gauge, Limit};
 use crate::shutdown::DrainPhase;
 use crate::signal::Signal;
 use crate::{Error, Result};
@@ -128,7 +130,8 @@ impl HttpService {
         S::Future: Send + 'static,
     {
         let ending = ConnectionEnding::new(&self.state, None);
-        serve(&self.state, None, &ending, io, service).await;
+        let connection = Connections::new(usize::MAX, self.state.account.counters()).open();
+        serve(&self.state, None, &ending, connection, io, service).await;
     }
 }
 
@@ -263,12 +266,11 @@ impl<S> BoundServer<S> {
         S::Future: Send + 'static,
     {
         let state = self.http.state.clone();
-        let (max, open) = (
-            state.account.limits().connections,
-            state.account.counters().gauge(Gauge::Connections),
-        );
+        let (max, counters) = (state.account.limits().connections, state.account.counters());
+        let connections = Connections::new(max, counters);
+        let open = counters.gauge(Gauge::Connections);
         let ended = Arc::new(Signal::default());
-        let mut connections = JoinSet::new();
+        let mut tasks = JoinSet::new();
         let mut drained = std::pin::pin!(state.drained(true));
         loop {
             open.store(connections.len(), Ordering::Relaxed);
@@ -276,24 +278,28 @@ impl<S> BoundServer<S> {
             let stream = tokio::select! {
                 biased;
                 () = &mut drained => break,
-                Some(_) = connections.join_next() => continue,
-                stream = accept(&self.listener), if connections.len() < max => stream,
+                // Before new ones, because a connection that was closed for another has a socket until its task ends.
+                Some(_) = tasks.join_next() => continue,
+                stream = accept(&self.listener), if tasks.len() <= max.saturating_add(MAX_CLOSING) => stream,
             };
             let (state, service) = (state.clone(), self.service.clone());
             let (health, ended) = (Some(self.health_paths.clone()), ended.clone());
-            match self.tls.clone() {
-                None => connections.spawn(async move {
+            let connection = connections.open();
+            let served = connection.clone();
+            let task = match self.tls.clone() {
+                None => tasks.spawn(async move {
                     let ending = ConnectionEnding::new(&state, Some(ended));
-                    serve(&state, health, &ending, stream, service).await;
+                    serve(&state, health, &ending, served, stream, service).await;
                 }),
                 // In the task of the connection: a slow handshake delays no other.
-                Some(tls) => connections.spawn(async move {
+                Some(tls) => tasks.spawn(async move {
                     if let Some(stream) = tls.accept(&ended, stream).await {
                         let ending = ConnectionEnding::new(&state, Some(ended));
-                        serve(&state, health, &ending, stream, service).await;
+                        serve(&state, health, &ending, served, stream, service).await;
                     }
                 }),
             };
+            connection.set_task(task);
         }
         drop(self.listener);
         ended.raise();
@@ -303,7 +309,7 @@ impl<S> BoundServer<S> {
             let waiting = waiting.saturating_sub(state.account.requests());
             state.shutdown.count_cancelled(waiting);
         }
-        while connections.join_next().await.is_some() {}
+        while tasks.join_next().await.is_some() {}
         open.store(0, Ordering::Relaxed);
         Ok(())
     }
@@ -370,6 +376,7 @@ async fn serve<S>(
     state: &Arc<ServiceState>,
     health_paths: Option<Arc<HealthPaths>>,
     ending: &ConnectionEnding,
+    connection: Arc<Connection>,
     io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     service: S,
 ) where
@@ -377,7 +384,7 @@ async fn serve<S>(
     S: Clone + Send + 'static,
     S::Future: Send + 'static,
 {
-    let mut io = WriteTimeout::new(io, WRITE_STALL_TIMEOUT);
+    let mut io = WriteTimeout::new(io, WRITE_STALL_TIMEOUT).recorded_for(connection.clone());
     let version = tokio::select! {
         biased;
         version = tokio::time::timeout(HEAD_TIMEOUT, io.detect_version()) => version,
@@ -394,57 +401,50 @@ async fn serve<S>(
     match version {
         // One request at a time, so it needs no account of its own.
         HttpVersion::Http1 => {
-            let service = with_health(state, health_paths, |_| {}, service);
-            let mut connection = http1(state).serve_connection(io, service);
-            let driven = Pin::new(&mut connection);
+            let service = with_health(state, health_paths, &connection, None, service);
+            let mut driven = http1(state).serve_connection(io, service);
+            let pinned = Pin::new(&mut driven);
             // `header_read_timeout` ends an idle connection.
             let idle = std::future::pending();
             let end = ending.reached(state, version);
-            drive(state, end, idle, driven, |it| it.graceful_shutdown()).await;
+            drive(state, end, idle, &connection, pinned, |it| {
+                it.graceful_shutdown()
+            })
+            .await;
             // `into_parts` drops the handler of a client that has disconnected. Dropping the connection would close the
             // socket first, and delay the drop of the handler by those system calls.
-            let closed_last = connection.into_parts();
+            let closed_last = driven.into_parts();
             drop(closed_last);
         }
         // Boxed, because it is much larger than the HTTP/1.1 future.
         HttpVersion::Http2 => {
-            let account = state.account.peer();
-            let served = Arc::new(AtomicUsize::new(0));
-            let on_request = {
-                let (account, served) = (account.clone(), served.clone());
-                move |request: &mut Request<Incoming>| {
-                    served.fetch_add(1, Ordering::Relaxed);
-                    // Charges the request to the account of the connection.
-                    let account = ConnectionAccount(account.clone());
-                    request.extensions_mut().insert(account);
-                }
-            };
-            let service = with_health(state, health_paths, on_request, service);
-            let mut connection = Box::pin(http2(state).serve_connection(io, service));
-            let driven = connection.as_mut();
-            let idle = wait_until_idle(&account, &served);
+            let streams = Http2Streams::new(state.account.peer());
+            let executor = streams.clone();
+            let service = with_health(state, health_paths, &connection, Some(streams), service);
+            let mut driven = Box::pin(http2(state, executor).serve_connection(io, service));
+            let pinned = driven.as_mut();
+            let idle = wait_until_idle(&connection, HTTP2_IDLE);
             let end = ending.reached(state, version);
-            drive(state, end, idle, driven, |it| it.graceful_shutdown()).await;
+            drive(state, end, idle, &connection, pinned, |it| {
+                it.graceful_shutdown()
+            })
+            .await;
         }
     }
 }
 
-/// Waits until a connection, on which `served` requests have begun so far, has been idle for `HTTP2_IDLE`. Otherwise a client could keep it open forever by answering
-/// pings, and the number of connections is limited.
-///
-/// Each request holds a clone of the account until its response is over, so the strong count shows whether it is idle.
-fn wait_until_idle(account: &Arc<Account>, served: &AtomicUsize) -> impl Future<Output = ()> {
-    // Read before the future is first polled, when there may be requests already.
-    let unused = Arc::strong_count(account);
-    async move {
-        loop {
-            let before = served.load(Ordering::Relaxed);
-            tokio::time::sleep(HTTP2_IDLE).await;
-            let is_unused = Arc::strong_count(account) <= unused;
-            if is_unused && served.load(Ordering::Relaxed) == before {
-                return;
-            }
+/// Waits until a connection has been idle for this long. Otherwise a client could keep it open forever by answering
+/// pings.
+async fn wait_until_idle(connection: &Connection, limit: Duration) {
+    loop {
+        let wait = match connection.idle_since() {
+            Some(since) => limit.saturating_sub(since.elapsed()),
+            None => limit,
+        };
+        if wait.is_zero() {
+            return;
         }
+        tokio::time::sleep(wait).await;
     }
 }
 
@@ -454,6 +454,7 @@ async fn drive<C: Future<Output = hyper::Result<()>>>(
     state: &ServiceState,
     end: impl Future<Output = ()>,
     idle: impl Future<Output = ()>,
+    activity: &Connection,
     mut connection: Pin<&mut C>,
     begin_shutdown: fn(Pin<&mut C>),
 ) {
@@ -473,6 +474,10 @@ async fn drive<C: Future<Output = hyper::Result<()>>>(
                 return served.map_or((), |served| log_result(state, served));
             }
             () = state.shutdown.refusing() => {}
+            () = async {
+                tokio::time::sleep(DRAIN_STALL_TIMEOUT).await;
+                wait_until_idle(activity, DRAIN_STALL_TIMEOUT).await;
+            } => return tracing::debug!("no bytes of a response were taken; closing the connection"),
         }
     }
     // The handlers end within the grace period; a client that does not read could delay the end further.
@@ -498,8 +503,8 @@ fn http1(state: &ServiceState) -> http1::Builder {
     builder
 }
 
-fn http2(state: &ServiceState) -> http2::Builder<TokioExecutor> {
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+fn http2(state: &ServiceState, streams: Http2Streams) -> http2::Builder<Http2Streams> {
+    let mut builder = http2::Builder::new(streams);
     builder
         .timer(TokioTimer::new())
         .keep_alive_interval(PING_INTERVAL)
@@ -536,18 +541,25 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 const MIN_BUFFER: usize = 8 * 1024;
 /// The flow-control window of an HTTP/2 connection: bounds the body bytes received and not yet read, hence not charged.
 const FLOW_WINDOW: u32 = 256 * 1024;
-const MAX_STREAMS: u32 = 256;
+/// The least that RFC 9113 recommends. A connection keeps some 1 KiB for each stream that it once had at the same time,
+/// which is not charged.
+const MAX_STREAMS: u32 = 100;
 /// Maximum number of streams of one HTTP/2 connection that the client reset before they were accepted.
 const MAX_RESETS: usize = 4096;
-/// An HTTP/2 connection is closed after one to two of these intervals without a request.
+/// An HTTP/2 connection is closed after one to two of these intervals without a request, and without bytes of a response
+/// that its client takes.
 const HTTP2_IDLE: Duration = Duration::from_secs(60);
 /// How long an idle connection may take to send the rest of its responses.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+/// How long such a connection may take no bytes of them.
+const DRAIN_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 /// How long a write may stall before the connection is closed.
 const WRITE_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a connection may take to write its responses after the grace period.
 const WRITE_GRACE: Duration = Duration::from_secs(1);
+/// How many connections that are being closed may hold a socket in addition to [`Limits::connections`](crate::Limits).
+const MAX_CLOSING: usize = 64;
 /// The pause after a failed accept, for example when no file descriptors are left.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
@@ -555,6 +567,7 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 mod tests {
     use http_body_util::Empty;
     use hyper::client::conn::http2;
+    use hyper_util::rt::TokioExecutor;
 
     use super::*;
     use crate::Server;
@@ -576,7 +589,17 @@ mod tests {
         let serving = tokio::spawn(async move {
             let health_paths = Some(Arc::new(HealthPaths::defaults()));
             let ending = ConnectionEnding::new(&service.state, None);
-            serve(&service.state, health_paths, &ending, far, service.clone()).await;
+            let connections = Connections::new(usize::MAX, service.state.account.counters());
+            let connection = connections.open();
+            serve(
+                &service.state,
+                health_paths,
+                &ending,
+                connection,
+                far,
+                service.clone(),
+            )
+            .await;
         });
         let io = TokioIo::new(near);
         let (mut client, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();

@@ -1,13 +1,17 @@
-//! `WriteTimeout`, the I/O of a server connection: detects the HTTP version, and times out stalled writes.
+//! `WriteTimeout`, the I/O of a server connection: detects the HTTP version, times out stalled writes, and records what
+//! the peer sends and takes.
 
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{self, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
+
+use super::connections::Connection;
 
 /// The I/O of a connection: detects the HTTP version, and fails when a write was pending for longer than the limit.
 ///
@@ -18,6 +22,8 @@ pub(super) struct WriteTimeout<T> {
     stalled: Option<Pin<Box<Sleep>>>,
     /// Bytes that [`detect_version`](Self::detect_version) read; `poll_read` returns them first.
     first: Vec<u8>,
+    version: Option<HttpVersion>,
+    connection: Option<Arc<Connection>>,
 }
 
 /// The HTTP version of a connection.
@@ -35,6 +41,34 @@ impl<T> WriteTimeout<T> {
             limit,
             stalled: None,
             first: Vec::new(),
+            version: None,
+            connection: None,
+        }
+    }
+
+    /// Records reads and writes of this connection.
+    pub(super) fn recorded_for(mut self, connection: Arc<Connection>) -> Self {
+        self.connection = Some(connection);
+        self
+    }
+
+    /// Records the bytes of a read. Over HTTP/2 any frame may follow a response, and the next head shows only when it is
+    /// complete.
+    fn record_read(&self, bytes: usize) {
+        if bytes > 0
+            && self.version == Some(HttpVersion::Http1)
+            && let Some(connection) = &self.connection
+        {
+            connection.record_read();
+        }
+    }
+
+    /// Records the bytes of a write, unless it may be that of a ping.
+    fn record_written(&self, polled: &Poll<io::Result<usize>>) {
+        if let (Poll::Ready(Ok(bytes)), Some(connection)) = (polled, &self.connection)
+            && *bytes > MAX_PING
+        {
+            connection.record_written();
         }
     }
 
@@ -65,6 +99,12 @@ impl<T: AsyncRead + Unpin> WriteTimeout<T> {
     ///
     /// Safe: the bytes read so far are kept.
     pub(super) async fn detect_version(&mut self) -> io::Result<HttpVersion> {
+        let version = self.read_version().await?;
+        self.version = Some(version);
+        Ok(version)
+    }
+
+    async fn read_version(&mut self) -> io::Result<HttpVersion> {
         while self.first.len() < PREFACE.len() {
             let mut buffer = [0; PREFACE.len()];
             let missing = PREFACE.len() - self.first.len();
@@ -85,7 +125,10 @@ impl<T: AsyncRead + Unpin> AsyncRead for WriteTimeout<T> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.first.is_empty() {
-            return Pin::new(&mut self.io).poll_read(cx, buffer);
+            let before = buffer.filled().len();
+            let polled = Pin::new(&mut self.io).poll_read(cx, buffer);
+            self.record_read(buffer.filled().len() - before);
+            return polled;
         }
         let fits = self.first.len().min(buffer.remaining());
         buffer.put_slice(&self.first[..fits]);
@@ -109,6 +152,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<T> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.io).poll_write(cx, bytes);
+        self.record_written(&polled);
         self.check_timeout(cx, polled)
     }
 
@@ -118,6 +162,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<T> {
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.io).poll_write_vectored(cx, bytes);
+        self.record_written(&polled);
         self.check_timeout(cx, polled)
     }
 
@@ -138,6 +183,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<T> {
 
 /// The connection preface of HTTP/2.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Writes up to this size do not show that an HTTP/2 client takes a response: a ping and its answer have 17 bytes each.
+const MAX_PING: usize = 64;
 
 #[cfg(test)]
 mod tests {
