@@ -43,6 +43,16 @@ impl SseEvent {
         }
     }
 
+    /// Creates an event that carries a JSON-RPC message. It is named `message`, which is the default: some clients
+    /// ignore an event without a name.
+    #[must_use]
+    pub fn message(frame: impl Into<Bytes>) -> Self {
+        Self {
+            name: Some("message".to_owned()),
+            ..Self::new(frame)
+        }
+    }
+
     /// Returns whether the type is `message`, the type of JSON-RPC messages.
     #[must_use]
     pub fn is_message(&self) -> bool {

@@ -24,8 +24,11 @@ pub fn encode(event: &SseEvent, out: &mut Vec<u8>) {
 }
 
 /// Appends an event with a message as its data.
+///
+/// It has the name `message`, which is the default: some clients ignore an event without a name.
 pub fn encode_message(message: &Message, out: &mut Vec<u8>) {
-    out.reserve(message.encoded_len() + b"data: \n\n".len());
+    out.reserve(message.encoded_len() + NAMED_MESSAGE.len() + b"data: \n\n".len());
+    out.extend_from_slice(NAMED_MESSAGE);
     out.extend_from_slice(b"data: ");
     message.encode(out); // a message is one line
     out.extend_from_slice(b"\n\n");
@@ -33,9 +36,11 @@ pub fn encode_message(message: &Message, out: &mut Vec<u8>) {
 
 /// Appends an event with an encoded message as its data.
 ///
-/// A frame is usually one line, which is copied verbatim; several lines are encoded correctly, too.
+/// A frame is usually one line, which is copied verbatim; several lines are encoded correctly, too. The event is named
+/// as by [`encode_message`].
 pub fn encode_frame(frame: &[u8], out: &mut Vec<u8>) {
-    out.reserve(frame.len() + b"data: \n\n".len());
+    out.reserve(frame.len() + NAMED_MESSAGE.len() + b"data: \n\n".len());
+    out.extend_from_slice(NAMED_MESSAGE);
     push_lines(b"data: ", frame, out);
     out.push(b'\n');
 }
@@ -48,6 +53,8 @@ pub fn encode_comment(text: &str, out: &mut Vec<u8>) {
 
 /// An encoded comment that keeps an idle stream open.
 pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
+
+const NAMED_MESSAGE: &[u8] = b"event: message\n";
 
 fn push_field(name: &str, value: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(name.as_bytes());

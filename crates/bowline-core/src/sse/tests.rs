@@ -325,12 +325,15 @@ fn a_message_is_one_line_of_data_however_its_params_are_written() {
 }
 
 #[test]
-fn a_frame_is_one_line_of_data() {
+fn a_frame_is_one_line_of_data_with_the_name_that_some_clients_require() {
     let mut stream = Vec::new();
 
     encode_frame(b"{}", &mut stream);
 
-    assert_eq!(stream, b"data: {}\n\n");
+    assert_eq!(stream, b"event: message\ndata: {}\n\n");
+    let mut event = Vec::new();
+    encode(&SseEvent::message("{}"), &mut event);
+    assert_eq!(stream, event);
 }
 
 #[test]

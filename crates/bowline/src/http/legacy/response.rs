@@ -82,7 +82,6 @@ pub(super) fn stream_response(
     body::stream(StreamResponseBody {
         reader: Some(reader),
         first: prime,
-        name: None,
         has_ids: http.resumable,
         keep_alive: KeepAlive::new(state.keep_alive),
         session_guard: None,
@@ -103,7 +102,6 @@ pub(super) fn http_sse_response(
             name: Some("endpoint".into()),
             ..SseEvent::new(endpoint)
         }),
-        name: Some("message"),
         has_ids: false,
         keep_alive: KeepAlive::new(state.keep_alive),
         session_guard: Some(EndSessionOnDrop {
@@ -148,7 +146,6 @@ struct StreamResponseBody {
     /// `None` after the end of the stream.
     reader: Option<StreamReader>,
     first: Option<SseEvent>,
-    name: Option<&'static str>,
     has_ids: bool,
     keep_alive: KeepAlive,
     session_guard: Option<EndSessionOnDrop>,
@@ -179,9 +176,8 @@ impl EventSource for StreamResponseBody {
             match reader.poll_next(cx) {
                 Poll::Ready(Some((position, frame))) => {
                     let event = SseEvent {
-                        name: self.name.map(str::to_owned),
                         id: self.has_ids.then(|| reader.event_id(position)),
-                        ..SseEvent::new(frame)
+                        ..SseEvent::message(frame)
                     };
                     sse::encode(&event, &mut out);
                 }

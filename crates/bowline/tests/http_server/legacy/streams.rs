@@ -244,3 +244,45 @@ async fn a_server_request_dropped_by_its_handler_is_cancelled_on_the_stream_of_t
     assert_eq!(rest[1]["result"]["content"][0]["text"], "dropped");
     assert_eq!(rest.len(), 2);
 }
+
+/// Reads events as chuk-mcp 0.9.4 does: it ignores those without a line `event:`.
+fn read_named_events(stream: &str) -> Vec<Value> {
+    let (mut name, mut data, mut read) = (None, Vec::new(), Vec::new());
+    for line in stream.lines() {
+        if let Some(own) = line.strip_prefix("event: ") {
+            name = Some(own.trim());
+        } else if let Some(own) = line.strip_prefix("data: ") {
+            data.push(own);
+        } else if line.is_empty() {
+            if name.is_some_and(|name| ["message", "response"].contains(&name)) {
+                read.extend(serde_json::from_str::<Value>(&data.join("\n")));
+            }
+            (name, data) = (None, Vec::new());
+        }
+    }
+    read
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_ignores_events_without_a_name_gets_each_message() {
+    let fixture = ServerFixture::new();
+    let service = fixture.server.http();
+    for version in ["2025-11-25", "2025-06-18", "2025-03-26"] {
+        let mut client = SessionClient::open(&service, version).await;
+        let call = client.call(1, "echo", "a");
+        let call = with_header(call, "accept", "text/event-stream");
+
+        let stream = client.send(call).await.text().await;
+
+        let read = read_named_events(&stream);
+        assert_eq!(read.last().unwrap()["id"], 1, "{version}: {stream}");
+    }
+    let filter = json!({"notifications": {"toolsListChanged": true}});
+    let listen = modern_request("L1", "subscriptions/listen", filter);
+    let mut connection = PlainConnection::http1(&service).await;
+    let stream = connection.send(listen).await.chunk().await.unwrap();
+
+    let read = read_named_events(&stream);
+    let acknowledged = "notifications/subscriptions/acknowledged";
+    assert_eq!(read[0]["method"], acknowledged, "modern: {stream}");
+}

@@ -114,7 +114,7 @@ impl RemoteStream {
             };
             let event = SseEvent {
                 id: has_ids.then(|| id.to_string()),
-                ..SseEvent::new(frame)
+                ..SseEvent::message(frame)
             };
             sse::encode(&event, &mut out);
         }
