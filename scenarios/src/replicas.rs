@@ -144,10 +144,6 @@ const OF_ONE_PROCESS: &[(&str, &str)] = &[
         "messages between replicas have no order",
     ),
     (
-        "http_server_legacy::a_second_initialize_is_rejected",
-        "a replica refuses a second `initialize` if it has served another request of the session itself",
-    ),
-    (
         "http_server_legacy::a_second_get_stream_is_rejected",
         "a GET at another replica takes over instead: the newest wins",
     ),

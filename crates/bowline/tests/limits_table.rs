@@ -261,8 +261,8 @@ const TIMES: &[(&str, &str, &str, &str)] = &[
     (
         "capabilities and `clientInfo` of a client",
         "64 KiB",
-        "bowline-bridge/src/upstream/mod.rs",
-        "MAX_CALLER_BYTES: usize = 64 * 1024;",
+        "bowline-core/src/era/request.rs",
+        "MAX_BYTES: usize = 64 * 1024;",
     ),
     (
         "BridgeBuilder::idle_timeout",

@@ -10,7 +10,6 @@ use tokio::time::Instant;
 
 use super::budget::Charge;
 use super::settings::{ParkSettings, SEAL_GRACE, instant_after};
-use crate::upstream::caller_bytes;
 
 /// Identifies a call in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -190,7 +189,7 @@ impl Entry {
             // The running call owns its request.
             Phase::Attached | Phase::Parked => self.request_bytes,
         };
-        let kept = [BASE_BYTES, caller_bytes(&self.caller), kept];
+        let kept = [BASE_BYTES, self.caller.bytes(), kept];
         kept.into_iter()
             .chain(questions)
             .fold(0, usize::saturating_add)

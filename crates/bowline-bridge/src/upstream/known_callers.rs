@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use bowline::Json;
 use bowline::exchange::{Caller, Dialect};
 use bowline_core::era::RequestConverter;
 
@@ -36,7 +35,7 @@ impl KnownCallers {
             return known.clone();
         }
         let caller = converted(front, self.dialect);
-        if caller_bytes(&caller) > MAX_CALLER_BYTES {
+        if caller.bytes() > MAX_CALLER_BYTES {
             return Arc::new(caller);
         }
         // Each connection of a client has a caller of its own, and most of them describe the same program.
@@ -60,16 +59,6 @@ fn converted(front: &Arc<Caller>, dialect: &'static Dialect) -> Caller {
     tasks::fit_caller(&mut caller, dialect);
     caller.dialect = dialect;
     caller
-}
-
-/// Returns about how much memory a caller needs: the length of what the client has sent.
-pub(crate) fn caller_bytes(caller: &Caller) -> usize {
-    let parts = [
-        Json::encode(&caller.capabilities),
-        Json::encode(&caller.implementation),
-    ];
-    let lengths = parts.map(|part| part.map_or(usize::MAX, |part| part.as_bytes().len()));
-    lengths.into_iter().fold(0, usize::saturating_add)
 }
 
 /// The callers of the front that are remembered: those that are likely to be active.

@@ -12,7 +12,6 @@ use era_check::ModernByEra;
 mod error_text;
 use error_text::describe;
 mod known_callers;
-pub(crate) use known_callers::caller_bytes;
 mod log_levels;
 pub(crate) use log_levels::LogLevelUse;
 pub(crate) mod pool;
@@ -524,7 +523,7 @@ impl Upstream {
     ) -> Result<UpstreamConnection, RpcError> {
         let checked = self.breaker().check(attempt, Instant::now());
         checked.map_err(|early| self.too_early(&early))?;
-        check_size(caller)?;
+        caller.check_size()?;
         let permit = self.permit(client).await?;
         let questions = Questions::new(
             self.name().into(),
@@ -759,21 +758,6 @@ impl Drop for Reaper {
         self.0.abort();
     }
 }
-
-/// Refuses a client whose description is larger than a connection, which exists for longer than a request, may keep.
-fn check_size(caller: &Caller) -> Result<(), RpcError> {
-    let bytes = caller_bytes(caller);
-    if bytes <= MAX_CALLER_BYTES {
-        return Ok(());
-    }
-    Err(RpcError::invalid_params(format_args!(
-        "the client's capabilities and `clientInfo` have {bytes} bytes, which exceeds the limit of {MAX_CALLER_BYTES} bytes"
-    )))
-}
-
-/// The length of the capabilities and the `clientInfo` of a client for which a connection is opened. There are up to
-/// `max_connections` of them.
-const MAX_CALLER_BYTES: usize = 64 * 1024;
 
 /// How long [`Upstream::close`] waits for clients that are leaving.
 const CLOSE_TIME: Duration = Duration::from_secs(1);

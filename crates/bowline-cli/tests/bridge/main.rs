@@ -152,6 +152,45 @@ async fn the_command_has_the_variables_of_the_options_and_no_others() {
     .await;
 }
 
+/// A gateway with one child for all its clients passes on the handshake of each, and their ids.
+#[tokio::test]
+async fn three_clients_one_after_the_other_are_served_through_one_pipe() {
+    in_time(async {
+        let mut bridge = Program::start(&["bridge", "--stdio", "--", BOWLINE, "serve-demo"]);
+        let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        for (version, capabilities) in [
+            (LEGACY, json!({})),
+            ("2025-06-18", json!({"roots": {}})),
+            (LEGACY, json!({"elicitation": {}})),
+        ] {
+            let mut opening = initialize();
+            opening["protocolVersion"] = json!(version);
+            opening["capabilities"] = capabilities.clone();
+            let opened = bridge.request("initialize", opening).await;
+            bridge.send(&initialized).await;
+            let add = json!({"name": "add", "arguments": {"a": 1, "b": 2}});
+            let sum = bridge.request("tools/call", add).await;
+            let ask = json!({"name": "ask", "arguments": {}});
+            let asked = bridge.request("tools/call", ask).await;
+
+            assert_eq!(opened["result"]["protocolVersion"], version);
+            assert_eq!(sum["result"]["content"][0]["text"], "3", "{sum}");
+            if capabilities["elicitation"].is_null() {
+                let is_failure = asked["error"].is_object() || asked["result"]["isError"] == true;
+                assert!(is_failure, "{asked}");
+                continue;
+            }
+            assert_eq!(asked["method"], "elicitation/create", "{asked}");
+            let accepted = json!({"action": "accept", "content": {"name": "Ada"}});
+            let accepted = json!({"jsonrpc": "2.0", "id": asked["id"], "result": accepted});
+            bridge.send(&accepted).await;
+            let answer = bridge.next_message().await;
+            assert_eq!(answer["result"]["content"][0]["text"], "accepted:Ada");
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn the_end_of_stdin_ends_the_bridge_and_its_server() {
     in_time(async {

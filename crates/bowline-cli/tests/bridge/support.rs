@@ -96,12 +96,19 @@ impl Program {
     /// Sends a request over stdin, and returns the next message of stdout.
     pub(crate) async fn request(&mut self, method: &str, params: Value) -> Value {
         let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        self.send(&request).await;
+        self.next_message().await
+    }
+
+    /// Writes a message to stdin.
+    pub(crate) async fn send(&mut self, message: &Value) {
+        let line = format!("{message}\n");
         let stdin = self.stdin.as_mut().unwrap();
-        stdin
-            .write_all(format!("{request}\n").as_bytes())
-            .await
-            .unwrap();
-        let line = self.stdout_line().await.expect("an answer");
+        stdin.write_all(line.as_bytes()).await.unwrap();
+    }
+
+    pub(crate) async fn next_message(&mut self) -> Value {
+        let line = self.stdout_line().await.expect("a message");
         serde_json::from_str(&line).unwrap()
     }
 

@@ -6,11 +6,11 @@
 //! ```text
 //! (none) ── initialize ──▶ Initializing ── notifications/initialized ──▶ Ready
 //!                             │  ▲                                         │
-//!                             └──┴─────────────────────────────────────────┘
-//!                                initialize, if no other message was sent
+//!                             └──┴─────────────── initialize ──────────────┘
 //! ```
 //!
-//! A second `initialize` occurs behind gateways, which initialize themselves before they forward that of a client.
+//! `initialize` is accepted at any time: a gateway may have one server process for all its clients, and forward the
+//! handshake of each.
 //!
 //! `legacy_disabled.rs` can replace this file, which proves that no other code depends on it.
 
@@ -21,7 +21,7 @@ mod converter;
 
 use std::sync::Arc;
 
-use bowline_types::{ErrorCode, InitializeRequestParams, Json, SetLevelRequestParams};
+use bowline_types::{InitializeRequestParams, Json, LoggingLevel, SetLevelRequestParams};
 use serde::Deserialize;
 
 use super::modern::{self, EnvelopeMembers};
@@ -47,8 +47,6 @@ pub enum Era {
 pub struct Session {
     caller: Arc<Caller>,
     stage: HandshakeStage,
-    /// Whether the client has sent messages other than `initialize`, `notifications/initialized` and `ping`.
-    in_use: bool,
     features: DeclaredFeatures,
 }
 
@@ -71,11 +69,10 @@ pub fn admit_before_initialize(
     match &*raw.method {
         "initialize" => {
             let features = DeclaredFeatures::default();
-            let (caller, action) = admit_initialize(raw, served, &features)?;
+            let (caller, action) = admit_initialize(raw, served, &features, None)?;
             let session = Session {
-                caller: Arc::new(caller),
+                caller,
                 stage: HandshakeStage::Initializing,
-                in_use: false,
                 features,
             };
             Ok((Era::Legacy(session), action))
@@ -95,7 +92,6 @@ impl Session {
         Self {
             caller: Arc::new(Caller::new(dialect)),
             stage: HandshakeStage::Ready,
-            in_use: true,
             features: features.into(),
         }
     }
@@ -107,7 +103,6 @@ impl Session {
         Self {
             caller: Arc::new(caller),
             stage: HandshakeStage::Ready,
-            in_use: true,
             features: features.into(),
         }
     }
@@ -126,9 +121,8 @@ impl Session {
 
     /// Admits a request.
     ///
-    /// A second `initialize` replaces the first before `notifications/initialized`, so that a client can retry, and
-    /// later if only pings were received: gateways initialize themselves and then forward the `initialize` of their
-    /// client. After any other message it is rejected, because that message used the first result.
+    /// Another `initialize` negotiates again, and replaces the caller of later requests. Requests that were admitted
+    /// before keep theirs, and the log level stays. One that is refused changes nothing.
     ///
     /// # Errors
     ///
@@ -138,21 +132,15 @@ impl Session {
         raw: RawRequest,
         served: &Dialects,
     ) -> Result<RequestAction, Rejection> {
-        if !matches!(&*raw.method, "initialize" | "ping") {
-            self.in_use = true;
-        }
         match &*raw.method {
-            "initialize" if self.stage == HandshakeStage::Initializing || !self.in_use => {
+            "initialize" => {
                 let features = DeclaredFeatures::default();
-                let (caller, action) = admit_initialize(&raw, served, &features)?;
-                (self.caller, self.features) = (Arc::new(caller), features);
+                let level = self.caller.log_level;
+                let (caller, action) = admit_initialize(&raw, served, &features, level)?;
+                (self.caller, self.features) = (caller, features);
                 self.stage = HandshakeStage::Initializing;
                 Ok(action)
             }
-            "initialize" => Err(Rejection::new(
-                ErrorCode::INVALID_REQUEST,
-                "`initialize` was already completed",
-            )),
             "ping" => Ok(RequestAction::Respond(Json::empty_object())),
             "logging/setLevel" if self.features.may_have(|own| own.logging) => {
                 let params: SetLevelRequestParams = params_of(&raw)?;
@@ -180,7 +168,6 @@ impl Session {
 
     /// Updates the state for a client's notification, and returns how to handle it.
     pub fn handle_notification(&mut self, notification: &Notification) -> NotificationAction {
-        self.in_use |= notification.method != "notifications/initialized";
         match &*notification.method {
             "notifications/initialized" if self.stage == HandshakeStage::Initializing => {
                 self.stage = HandshakeStage::Ready;
@@ -197,7 +184,8 @@ fn admit_initialize(
     raw: &RawRequest,
     served: &Dialects,
     features: &DeclaredFeatures,
-) -> Result<(Caller, RequestAction), Rejection> {
+    log_level: Option<LoggingLevel>,
+) -> Result<(Arc<Caller>, RequestAction), Rejection> {
     let Some(latest) = served.latest_legacy() else {
         return Err(modern::unsupported_initialize(raw.params.as_ref(), served));
     };
@@ -210,14 +198,16 @@ fn admit_initialize(
         dialect,
         implementation: Some(params.client_info),
         capabilities: params.capabilities,
-        log_level: None,
+        log_level,
     };
+    caller.check_size()?;
+    let caller = Arc::new(caller);
     let discover = RawRequest {
         id: raw.id.clone(),
         method: DISCOVER.into(),
         params: only_meta(raw.params.as_ref()),
     };
-    let mut action = admit_as(&Arc::new(caller.clone()), discover)?;
+    let mut action = admit_as(&caller, discover)?;
     if let RequestAction::Dispatch { seal, .. } = &mut action {
         seal.handshake = Some(features.clone());
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bowline_types::{
-    ClientCapabilities, Implementation, Json, LoggingLevel, ProgressToken, RequestId,
+    ClientCapabilities, Implementation, Json, LoggingLevel, ProgressToken, RequestId, RpcError,
 };
 
 use super::Dialect;
@@ -47,6 +47,54 @@ impl Caller {
         }
     }
 
+    /// The limit of [`bytes`](Self::bytes) for a caller that is kept for longer than a request: 64 KiB.
+    pub const MAX_BYTES: usize = 64 * 1024;
+
+    /// Returns the length of what the client says of itself: its capabilities and `clientInfo`, as JSON.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let lengths = self.encoded().map(|part| part.as_bytes().len());
+        lengths.into_iter().fold(0, usize::saturating_add)
+    }
+
+    /// Refuses a caller that is too large to be kept for longer than a request.
+    ///
+    /// # Errors
+    ///
+    /// If [`bytes`](Self::bytes) exceeds [`MAX_BYTES`](Self::MAX_BYTES).
+    pub fn check_size(&self) -> Result<(), RpcError> {
+        let (bytes, max) = (self.bytes(), Self::MAX_BYTES);
+        if bytes <= max {
+            return Ok(());
+        }
+        Err(RpcError::invalid_params(format_args!(
+            "the client's capabilities and `clientInfo` have {bytes} bytes, which exceeds the limit of {max} bytes"
+        )))
+    }
+
+    /// Estimates the memory that it needs, from above: the text, and the nodes of the maps and arrays in it.
+    #[must_use]
+    pub fn estimated_memory(&self) -> usize {
+        let estimate = |part: Json| {
+            let text = part.as_bytes();
+            let nodes = text.iter().map(|byte| match byte {
+                b'{' => MAP_BYTES,
+                b'[' | b',' => ITEM_BYTES,
+                _ => 0,
+            });
+            text.len() + nodes.sum::<usize>()
+        };
+        self.encoded().map(estimate).into_iter().sum()
+    }
+
+    fn encoded(&self) -> [Json; 2] {
+        // Decoded from JSON, so that encoding it cannot fail.
+        [
+            Json::encode(&self.capabilities).unwrap_or_else(|_| Json::empty_object()),
+            Json::encode(&self.implementation).unwrap_or_else(|_| Json::empty_object()),
+        ]
+    }
+
     /// Returns the minimum severity of log messages to send; `None` disables them.
     ///
     /// A modern client that requests no level gets no messages. For legacy clients the specification leaves that to the
@@ -57,6 +105,11 @@ impl Caller {
         self.log_level.or(default)
     }
 }
+
+/// The memory of a map with one entry: a node of a B-tree has room for eleven.
+const MAP_BYTES: usize = 640;
+/// The memory of an entry of an array or a map.
+const ITEM_BYTES: usize = 64;
 
 /// A request in its internal form, which depends on no earlier request.
 #[derive(Clone, Debug, PartialEq)]

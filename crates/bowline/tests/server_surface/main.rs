@@ -18,5 +18,6 @@ mod prompts;
 mod raw_responder;
 mod resources;
 mod runtime_changes;
+mod shared_process;
 mod subscription_hooks;
 mod support;

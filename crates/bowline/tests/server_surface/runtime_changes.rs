@@ -268,7 +268,7 @@ async fn log_messages_are_sent_only_with_the_logging_capability() {
 
 // A gateway performs its own handshake and then forwards the one of its client.
 #[tokio::test(start_paused = true)]
-async fn a_second_handshake_before_the_first_request_replaces_the_first() {
+async fn another_handshake_replaces_the_caller_of_later_requests() {
     let object = json!({"type": "object"});
     let whose = Tool::raw("whose", object, async |_, cx: bowline::Context| {
         let caller = cx.caller();
@@ -292,12 +292,22 @@ async fn a_second_handshake_before_the_first_request_replaces_the_first() {
     let called = far
         .call("call", "tools/call", json!({"name": "whose"}))
         .await;
-    let late = far.call("late", "initialize", initialize_params()).await;
+    far.perform_handshake(Dialect::of(first).unwrap(), json!({}))
+        .await;
+    let last = far
+        .call("last", "tools/call", json!({"name": "whose"}))
+        .await;
+    server.tools().remove("another");
+    let removed = far.next_message().await;
+    far.expect_nothing().await;
 
     assert_eq!(changed["method"], "notifications/tools/list_changed");
     let text = &called["result"]["content"][0]["text"];
     assert_eq!(text, "2025-11-25 true", "the second handshake applies");
-    assert_eq!(late["error"]["code"], -32600, "refused after a request");
+    let text = &last["result"]["content"][0]["text"];
+    assert_eq!(text, "2024-11-05 false", "a third one, after requests");
+    let changed = "notifications/tools/list_changed";
+    assert_eq!(removed["method"], changed, "once, not for each handshake");
 }
 
 #[tokio::test]

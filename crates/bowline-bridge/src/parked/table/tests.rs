@@ -8,7 +8,6 @@ use bowline::{ErrorCode, RpcError};
 
 use super::super::entry::BASE_BYTES;
 use super::*;
-use crate::upstream::caller_bytes;
 
 /// A table with one principal, one request and a clock.
 pub(super) struct TestTable {
@@ -373,7 +372,7 @@ fn a_call_over_budget_ends_and_may_have_run_unless_it_was_reserved() {
 /// Returns what a call without a question is charged with.
 fn base_bytes() -> usize {
     let it = TestTable::new(ParkSettings::default());
-    BASE_BYTES + caller_bytes(&it.caller)
+    BASE_BYTES + it.caller.bytes()
 }
 
 #[test]

@@ -214,49 +214,26 @@ fn a_malformed_initialize_does_not_start_the_legacy_era() {
 }
 
 #[test]
-fn another_initialize_replaces_the_first_until_the_client_sends_other_messages() {
-    let mut admission = admission();
-    admission.admit(initialize("2024-11-05")).unwrap();
-
-    let (early, _) = request_in(admission.admit(initialize("2025-03-26")).unwrap());
-    admission.handle_notification(&initialized());
-    admission.admit(raw("ping", json!({}))).unwrap();
-    let (again, _) = request_in(admission.admit(initialize("2025-06-18")).unwrap());
-    let action = admission.handle_notification(&initialized());
-    let (request, _) = request_in(admission.admit(raw("tools/list", json!({}))).unwrap());
-    let late = admission.admit(initialize("2025-11-25")).unwrap_err();
-    let (next, _) = request_in(admission.admit(raw("tools/list", json!({}))).unwrap());
-
-    assert_eq!(early.caller.dialect.version, "2025-03-26");
-    assert_eq!(again.caller.dialect.version, "2025-06-18");
-    assert_eq!(
-        action,
-        NotificationAction::Initialized,
-        "after the second `initialize`"
-    );
-    assert_eq!(request.caller.dialect.version, "2025-06-18");
-    assert_eq!(late.code(), ErrorCode::INVALID_REQUEST);
-    assert_eq!(next.caller.dialect.version, "2025-06-18");
-}
-
-#[test]
-fn a_second_initialize_is_rejected_after_other_messages() {
+fn another_initialize_is_answered_at_any_time_and_replaces_the_caller() {
     type SendMessages = fn(&mut DuplexAdmission);
-    let cases: [(&str, SendMessages); 4] = [
+    let cases: [(&str, SendMessages); 6] = [
+        ("nothing", |_| {}),
         ("a request before it was ready", |admission| {
             admission.admit(raw("tools/list", json!({}))).unwrap();
+        }),
+        ("a ping", |admission| {
             admission.handle_notification(&initialized());
+            admission.admit(raw("ping", json!({}))).unwrap();
+        }),
+        ("a request", |admission| {
+            admission.handle_notification(&initialized());
+            admission.admit(raw("tools/list", json!({}))).unwrap();
         }),
         ("a request that is refused", |admission| {
             admission.handle_notification(&initialized());
             admission
                 .admit(raw("resources/subscribe", json!({})))
                 .unwrap_err();
-        }),
-        ("a log level", |admission| {
-            admission.handle_notification(&initialized());
-            let level = raw("logging/setLevel", json!({"level": "error"}));
-            admission.admit(level).unwrap();
         }),
         ("a notification", |admission| {
             admission.handle_notification(&initialized());
@@ -268,20 +245,98 @@ fn a_second_initialize_is_rejected_after_other_messages() {
         let mut admission = admission();
         admission.admit(initialize("2025-06-18")).unwrap();
         send_messages(&mut admission);
+        let (before, _) = request_in(admission.admit(raw("tools/list", json!({}))).unwrap());
 
-        let late = admission.admit(initialize("2025-11-25")).unwrap_err();
+        let mut handshake = value(&initialize("2024-11-05").params.unwrap());
+        handshake["clientInfo"]["name"] = json!("other");
+        handshake["capabilities"] = json!({"roots": {}});
+        let handshake = raw("initialize", handshake);
+        let (again, _) = request_in(admission.admit(handshake).unwrap());
+        let action = admission.handle_notification(&initialized());
+        let (after, _) = request_in(admission.admit(raw("tools/list", json!({}))).unwrap());
 
-        assert_eq!(late.code(), ErrorCode::INVALID_REQUEST, "{what}");
+        assert_eq!(before.caller.dialect.version, "2025-06-18", "{what}");
+        assert_eq!(again.caller.dialect.version, "2024-11-05", "{what}");
+        assert_eq!(action, NotificationAction::Initialized, "{what}");
+        assert_eq!(after.caller, again.caller, "{what}");
+        assert!(after.caller.capabilities.roots.is_some(), "{what}");
+        let name = after.caller.implementation.as_ref().map(|own| &*own.name);
+        assert_eq!(name, Some("other"), "{what}");
     }
-    // A malformed `initialize` does not replace the first.
+}
+
+#[test]
+fn another_initialize_keeps_the_log_level() {
     let mut admission = initialized_at("2025-06-18");
-    admission.admit(raw("initialize", json!({}))).unwrap_err();
-    assert_eq!(
-        admission.handle_notification(&initialized()),
-        NotificationAction::Ignore
-    );
+    let level = raw("logging/setLevel", json!({"level": "error"}));
+    admission.admit(level).unwrap();
+
+    admission.admit(initialize("2025-11-25")).unwrap();
     let (request, _) = request_in(admission.admit(raw("tools/list", json!({}))).unwrap());
-    assert_eq!(request.caller.dialect.version, "2025-06-18");
+
+    assert_eq!(request.caller.log_level, Some(LoggingLevel::Error));
+}
+
+#[test]
+fn another_initialize_that_is_refused_changes_nothing() {
+    let mut large = value(&initialize("2025-11-25").params.unwrap());
+    large["clientInfo"]["name"] = json!("x".repeat(Caller::MAX_BYTES));
+    for params in [json!({}), large] {
+        let mut admission = initialized_at("2025-06-18");
+
+        let rejection = admission.admit(raw("initialize", params)).unwrap_err();
+
+        assert_eq!(rejection.code(), ErrorCode::INVALID_PARAMS);
+        assert_eq!(
+            admission.handle_notification(&initialized()),
+            NotificationAction::Ignore
+        );
+        let (request, _) = request_in(admission.admit(raw("tools/list", json!({}))).unwrap());
+        assert_eq!(request.caller.dialect.version, "2025-06-18");
+    }
+}
+
+#[test]
+fn a_client_that_describes_itself_at_length_is_refused() {
+    let with = |bytes: usize| {
+        let mut params = value(&initialize("2025-11-25").params.unwrap());
+        params["capabilities"]["experimental"] = json!({"x": {"y": "z".repeat(bytes)}});
+        raw("initialize", params)
+    };
+    let mut admission = admission();
+
+    let rejection = admission.admit(with(Caller::MAX_BYTES)).unwrap_err();
+    let is_modern = matches!(admission.era(), Era::Modern);
+    let admitted = admission.admit(with(Caller::MAX_BYTES - 500));
+
+    let text = rejection.error().message.clone();
+    assert!(text.ends_with("exceeds the limit of 65536 bytes"), "{text}");
+    assert!(is_modern);
+    assert!(admitted.is_ok());
+}
+
+/// The memory is that of decoded JSON, which can be much larger than its text.
+#[test]
+fn the_memory_of_a_caller_is_estimated_from_above() {
+    let of = |capabilities: Value| {
+        let mut caller = Caller::new(Dialect::LATEST_LEGACY);
+        caller.capabilities = Json::from(capabilities).decode().unwrap();
+        caller
+    };
+    let usual = of(json!({"sampling": {}, "elicitation": {}, "roots": {"listChanged": true}}));
+    let nodes = of(json!({"x": vec![json!({"": 1}); 1000]}));
+
+    assert!(
+        usual.estimated_memory() < 4096,
+        "{}",
+        usual.estimated_memory()
+    );
+    assert!(nodes.bytes() < 10_000);
+    assert!(
+        nodes.estimated_memory() > 600_000,
+        "{}",
+        nodes.estimated_memory()
+    );
 }
 
 /// A modern envelope takes precedence over the method name.

@@ -1,7 +1,7 @@
 //! Serves legacy clients (2025-11-25 and earlier) over HTTP, on the same URL as modern ones.
 //!
 //! ```text
-//! POST initialize ────▶ opens a session, whose id is in the response header `Mcp-Session-Id`
+//! POST initialize ────▶ opens a session, whose id is in the response header `Mcp-Session-Id`, also if the request has one
 //! POST with the id ───▶ messages for the session
 //! GET with the id ────▶ an SSE stream; `Last-Event-ID` resumes one
 //! DELETE with the id ─▶ ends the session
@@ -72,8 +72,8 @@ use bowline_core::http::legacy::{
 use bowline_core::http::media::AcceptedTypes;
 use bowline_core::json::pick;
 use bowline_core::{BatchError, Malformed, Message, RawRequest, shortened};
-use bowline_types::RequestId;
 use bowline_types::meta_key::PROGRESS_TOKEN;
+use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
 
 use super::server::{HttpBody, HttpService, ResponseFuture, ServiceState, body};
@@ -297,7 +297,11 @@ pub(super) fn answer(
     if session_in_query(legacy, &head).is_some() {
         return Err(session_not_found());
     }
-    if let Some(id) = session_id(&head)? {
+    let initialize_id = post.initialize_id();
+    // A client that names a session and initializes gets another one: others may use the first, behind a gateway.
+    if initialize_id.is_none()
+        && let Some(id) = session_id(&head)?
+    {
         return match find_session(state, id, &principal(&head))? {
             FoundSession::Live(session) => answer_session_post(state, &session, head, post),
             FoundSession::Retired(retired) => {
@@ -309,7 +313,7 @@ pub(super) fn answer(
             }
         };
     }
-    let Some(id) = post.initialize_id() else {
+    let Some(id) = initialize_id else {
         return Err(bad_request("`Mcp-Session-Id` is missing"));
     };
     if !serves(state, HttpTransportKind::Streamable) {
@@ -387,7 +391,6 @@ async fn answer_initialize(
         return Ok((response, false));
     };
     session.set_dialect(handshake.caller.dialect);
-    // Has an effect once: a second handshake, of a client behind a gateway, keeps the id of the first.
     session.set_id(new_session_id(state, &principal, &handshake)?);
     let id = HeaderValue::try_from(&*session.id()).expect("base64 and digits are visible ASCII");
     response.headers_mut().insert(SESSION_ID, id);
@@ -405,17 +408,6 @@ fn answer_session_post(
     // The negotiated version decides, even if the client sends no `MCP-Protocol-Version`.
     if matches!(post.messages, PostBody::Batch(_)) && !session.dialect().batches {
         return Err(unexpected_batch());
-    }
-    if let Some(id) = post.initialize_id() {
-        // A second `initialize`, if the engine accepts it, may negotiate another version.
-        let (state, session) = (state.clone(), session.clone());
-        let again = async move {
-            let answered = answer_initialize(&state, &session, head, post).await;
-            answered
-                .map(|(response, _)| response)
-                .map_err(|refused| refused.with_id(id))
-        };
-        return Ok(ResponseFuture::Awaited(Box::pin(again)));
     }
     let principal = principal(&head);
     let (decoded, shape) = post.decode(state, head)?;
@@ -524,6 +516,11 @@ impl SessionPost {
                 });
                 if let Some(twice) = { requests }.find(|id| !ids.insert(*id)) {
                     return Err(already_in_flight(twice.clone()));
+                }
+                let is_initialize = |part: &Result<Message, Malformed>| matches!(part, Ok(Message::Request(raw)) if raw.method == INITIALIZE);
+                if parts.iter().any(is_initialize) {
+                    let why = "a batch must not contain `initialize`";
+                    return Err(RpcError::new(ErrorCode::INVALID_REQUEST, why).into());
                 }
                 let refusals = error_responses(&parts);
                 let messages = parts.into_iter().flatten().collect();

@@ -67,34 +67,47 @@ async fn a_deleted_session_drops_its_handlers_and_is_not_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_initialize_replaces_the_first_until_another_message_is_posted() {
-    let fixture = ServerFixture::new();
+async fn an_initialize_with_the_id_of_a_session_opens_another_one() {
+    let mut fixture = ServerFixture::new();
     let service = fixture.server.http();
     let mut client = SessionClient::open(&service, "2025-11-25").await;
-    let echo = tool_call(&json!(1), "echo", &json!({"name": "a"}), &json!({}));
-    let unnamed = |client: &SessionClient, body: &Value| {
-        let mut request = client.post(body);
-        request.headers_mut().remove("mcp-protocol-version");
-        request
-    };
+    let running = client.start_call(&mut fixture, 1, "a").await;
 
-    let again = unnamed(&client, &initialize("2025-03-26"));
+    let mut again = client.post(&initialize("2025-03-26"));
+    again.headers_mut().remove("mcp-protocol-version");
     let again = client.send(again).await;
     let session = again.header("mcp-session-id").map(str::to_owned);
     let agreed = again.json().await;
-    let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-    let ready = client.send(unnamed(&client, &initialized)).await;
-    let batch = unnamed(&client, &json!([echo]));
+    let echo = tool_call(&json!(1), "echo", &json!({"name": "a"}), &json!({}));
+    let mut batch = client.post(&json!([echo]));
+    batch.headers_mut().remove("mcp-protocol-version");
     let batch = client.send(batch).await;
-    let late = unnamed(&client, &initialize("2025-11-25"));
-    let late = client.send(late).await;
+    let late = client.send(client.call(2, "echo", "b")).await;
+    fixture.release.notify_one();
 
     assert_eq!(agreed["result"]["protocolVersion"], "2025-03-26");
-    assert_eq!(ready.status(), 202);
-    assert_eq!(session.as_deref(), Some(&*client.id), "the same session");
-    assert_eq!(batch.status(), 200, "the version that was negotiated last");
-    assert_eq!(late.header("mcp-session-id"), None);
-    assert_eq!(late.json().await["error"]["code"], -32600);
+    assert!(session.is_some_and(|other| other != client.id));
+    assert_eq!(service.sessions(), 2);
+    assert_eq!(batch.status(), 400, "the first goes on with its version");
+    assert_eq!(late.status(), 200);
+    let answer = running.messages().await;
+    assert_eq!(answer.last().unwrap()["id"], 1);
+    assert!(answer.last().unwrap()["result"].is_object(), "{answer:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_initialize_in_a_batch_is_refused() {
+    let fixture = ServerFixture::new();
+    let service = fixture.server.http();
+    let mut client = SessionClient::open(&service, "2025-03-26").await;
+    let echo = tool_call(&json!(1), "echo", &json!({"name": "a"}), &json!({}));
+
+    let batch = client.post(&json!([echo, initialize("2024-11-05")]));
+    let batch = client.send(batch).await;
+
+    assert_eq!(batch.json().await["error"]["code"], -32600);
+    let after = client.send(client.call(2, "echo", "b")).await;
+    assert_eq!(after.status(), 200);
     assert_eq!(service.sessions(), 1);
 }
 
