@@ -10,7 +10,7 @@ use crate::attacked_server::ServerSetup;
 /// One attack.
 #[derive(Clone, Copy)]
 pub(crate) struct Attack {
-    /// The finding that it reproduces, A1 to A7; B for attacks without one.
+    /// The finding that it reproduces, A1 to A8; B for attacks without one.
     pub(crate) item: &'static str,
     pub(crate) name: &'static str,
     pub(crate) on: AttackedSide,
@@ -43,6 +43,7 @@ impl Attack {
             crate::bodies::attacks(),
             crate::unread_responses::attacks(),
             crate::stored_events::attacks(),
+            crate::kept_state::attacks(),
             crate::queues::attacks(),
             crate::slow_work::attacks(),
             crate::shutdown::attacks(),

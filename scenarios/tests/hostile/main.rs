@@ -37,6 +37,7 @@ mod honest_client;
 mod hostile_server;
 mod http1;
 mod http2;
+mod kept_state;
 mod line_wire;
 mod many_connections;
 mod open_heads;

@@ -51,6 +51,9 @@ pub(crate) enum ChargeKind {
     Event,
     /// A response over HTTP/2 that the client may leave unread, while it sends other requests. Counted as output.
     Unread,
+    /// What a legacy client has set, such as its subscriptions, and its capabilities. All of it is limited to a share of
+    /// `Limits::total_bytes`, because it is kept for longer than a request.
+    Kept,
 }
 
 /// How much of the total a charge leaves to others.
@@ -170,6 +173,23 @@ impl Account {
         let mut charge = self.empty_charge(kind);
         charge.grow(bytes)?;
         Ok(charge)
+    }
+
+    /// Charges bytes that are kept for longer than a request.
+    pub(crate) fn charge_kept(self: &Arc<Self>, bytes: usize) -> Result<Charge, LimitReached> {
+        let (kept, max) = (
+            self.counters.charged_bytes(ChargeKind::Kept),
+            self.max_kept(),
+        );
+        if bytes > 0 && kept.saturating_add(bytes) > max {
+            return Err(self.counters.refuse(Limit::TotalBytes, max));
+        }
+        self.charge(ChargeKind::Kept, bytes)
+    }
+
+    /// Returns how many bytes may be kept for longer than a request, for all peers.
+    pub(crate) fn max_kept(&self) -> usize {
+        self.limits.total_bytes / KEPT_SHARE
     }
 
     /// Returns an empty charge, to grow later.
@@ -428,6 +448,9 @@ const MAX_SMALL_CHARGE: usize = 96 * 1024;
 const MAX_FEW_UNREAD: usize = 16 * 1024;
 /// The maximum number of tasks that wait for bytes of one account.
 const MAX_WAITING: usize = 128;
+
+/// The part of `Limits::total_bytes` that may be kept for longer than a request: requests need the rest.
+const KEPT_SHARE: usize = 4;
 
 #[cfg(test)]
 mod tests {

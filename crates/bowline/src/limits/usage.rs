@@ -26,6 +26,8 @@ pub struct Usage {
     pub output_bytes: usize,
     /// Bytes of events that legacy sessions store for resumption.
     pub event_bytes: usize,
+    /// Bytes that are kept for legacy clients between their requests: capabilities beyond 4 KiB, subscriptions.
+    pub kept_bytes: usize,
     /// HTTP connections of `serve_http`.
     pub connections: usize,
     /// Legacy sessions over HTTP.
@@ -43,14 +45,14 @@ impl Usage {
     /// Returns the sum of all bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.request_bytes + self.output_bytes + self.event_bytes
+        self.request_bytes + self.output_bytes + self.event_bytes + self.kept_bytes
     }
 }
 
 /// The counters of [`Usage`], shared by all accounts of one server.
 #[derive(Debug, Default)]
 pub(crate) struct UsageCounters {
-    bytes: [AtomicUsize; 3],
+    bytes: [AtomicUsize; 4],
     gauges: [AtomicUsize; 2],
     refused: [AtomicU64; Limit::ALL.len()],
 }
@@ -87,6 +89,7 @@ impl UsageCounters {
             ChargeKind::Request => 0,
             ChargeKind::Output | ChargeKind::Unread => 1,
             ChargeKind::Event => 2,
+            ChargeKind::Kept => 3,
         }]
     }
 
@@ -97,6 +100,7 @@ impl UsageCounters {
             request_bytes: self.charged_bytes(ChargeKind::Request),
             output_bytes: self.charged_bytes(ChargeKind::Output),
             event_bytes: self.charged_bytes(ChargeKind::Event),
+            kept_bytes: self.charged_bytes(ChargeKind::Kept),
             connections: self.gauge(Gauge::Connections).load(Ordering::Relaxed),
             sessions: self.gauge(Gauge::Sessions).load(Ordering::Relaxed),
             refused: Limit::ALL.map(|limit| self.refused(limit)),

@@ -6,6 +6,8 @@
 
 mod internal_subscriptions;
 pub(super) use internal_subscriptions::LegacySubscriptions;
+#[cfg(feature = "http-server")]
+pub(crate) use internal_subscriptions::{MAX_SUBSCRIBED_BYTES, subscribed_bytes};
 
 #[cfg(test)]
 mod tests;

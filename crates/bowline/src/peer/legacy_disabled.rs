@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use bowline_core::era::{Caller, Request};
 use bowline_core::mux::InFlightId;
-use bowline_types::Json;
+use bowline_types::{Json, RpcError};
 
 use super::Peer;
 use crate::exchange::{Exchange, Responder};
+use crate::limits::{Account, Charge, ChargeKind};
 
 pub(super) fn must_emulate(_: &Request) -> bool {
     false
@@ -50,6 +51,7 @@ impl LegacySubscriptions {
         _: Arc<dyn Responder>,
         _: String,
         _: InFlightId,
+        _: Charge,
     ) {
     }
 
@@ -64,8 +66,13 @@ impl LegacySubscriptions {
 
     pub(super) fn restore_log_level(&mut self, _: &Peer) {}
 
-    pub(super) fn has_capacity_for(&mut self, _: &str, _: usize) -> bool {
-        true
+    pub(super) fn charge(
+        &mut self,
+        _: &str,
+        account: &Arc<Account>,
+        _: usize,
+    ) -> Result<Charge, RpcError> {
+        Ok(account.empty_charge(ChargeKind::Kept))
     }
 
     pub(super) fn unsubscribe(&mut self, _: &str) {}

@@ -24,6 +24,8 @@ mod unread_queue;
 
 #[cfg_attr(not(feature = "legacy"), path = "legacy_disabled.rs")]
 mod legacy;
+#[cfg(all(feature = "legacy", feature = "http-server"))]
+pub(crate) use legacy::{MAX_SUBSCRIBED_BYTES, subscribed_bytes};
 
 #[cfg(test)]
 mod tests;

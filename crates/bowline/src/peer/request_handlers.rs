@@ -22,7 +22,7 @@ use crate::exchange::{
     CONNECTION_ENDED, CallOptions, CancelMode, Channel, ConnectionState, Context, Exchange,
     HandlerControl, NotificationSink, NotifiedContext, Params, Responder, run_handler,
 };
-use crate::limits::Limit;
+use crate::limits::{Charge, ChargeKind, Limit, LimitReached};
 use crate::shutdown::Shutdown;
 use crate::telemetry::names::error_type;
 use crate::telemetry::{Configured, LegacyTimer, TransportKind, deliver_notification};
@@ -73,6 +73,8 @@ pub(super) struct RequestHandlers {
     is_paused: bool,
     legacy_subscriptions: legacy::LegacySubscriptions,
     legacy_timer: LegacyTimer,
+    /// The charge of the caller that the last `initialize` described.
+    caller: Charge,
 }
 
 struct HandlerTask {
@@ -85,6 +87,7 @@ struct HandlerTask {
 impl RequestHandlers {
     pub(super) fn new(peer: Peer, role: LocalRole) -> Self {
         Self {
+            caller: peer.shared.account.empty_charge(ChargeKind::Kept),
             peer,
             role,
             handlers: BTreeMap::new(),
@@ -114,19 +117,31 @@ impl RequestHandlers {
             method,
             params,
         };
+        let before = self.role.before_initialize(&raw);
         match self.role.admit(raw) {
             Ok(RequestAction::Dispatch { request, seal }) => {
+                if let Some(before) = before
+                    && let Err(reached) = self.charge_caller(&request.caller)
+                {
+                    self.role.restore(before);
+                    return self.peer.respond(&id, Err(reached.into()));
+                }
                 self.start(id, request, seal, within);
             }
             Ok(RequestAction::Respond(result)) => self.peer.respond(&id, Ok(result)),
             Ok(RequestAction::SubscribeResource(uri)) => {
-                let max = self.peer.shared.account.limits().peer_subscriptions;
-                if !self.legacy_subscriptions.has_capacity_for(&uri, max) {
-                    return self.refuse(&id, Limit::PeerSubscriptions, max);
-                }
+                let account = &self.peer.shared.account;
+                let caller_bytes = self.caller.bytes();
+                let charge = self
+                    .legacy_subscriptions
+                    .charge(&uri, account, caller_bytes);
+                let charge = match charge {
+                    Ok(charge) => charge,
+                    Err(refusal) => return self.peer.respond(&id, Err(refusal)),
+                };
                 if let Some((caller, responder)) = self.role.legacy_caller() {
-                    self.legacy_subscriptions
-                        .subscribe(&self.peer, caller, responder, uri, id);
+                    let subscriptions = &mut self.legacy_subscriptions;
+                    subscriptions.subscribe(&self.peer, caller, responder, uri, id, charge);
                 }
             }
             Ok(RequestAction::UnsubscribeResource(uri)) => {
@@ -135,6 +150,13 @@ impl RequestHandlers {
             }
             Err(rejection) => self.peer.respond(&id, Err(rejection.into())),
         }
+    }
+
+    /// Charges the caller that an `initialize` describes, in place of the one before.
+    fn charge_caller(&mut self, caller: &Caller) -> Result<(), LimitReached> {
+        let bytes = caller.estimated_memory().saturating_sub(FREE_CALLER_BYTES);
+        self.caller = self.peer.shared.account.charge_kept(bytes)?;
+        Ok(())
     }
 
     /// Sends `logging/setLevel` again after the server was reset.
@@ -155,7 +177,8 @@ impl RequestHandlers {
         if is_subscription && self.subscriptions >= max {
             return self.refuse(&id, Limit::PeerSubscriptions, max);
         }
-        let size = PER_REQUEST + request.params.as_bytes().len();
+        // A later `initialize` may replace the caller while the request runs.
+        let size = PER_REQUEST + request.params.as_bytes().len() + self.caller.bytes();
         let charge = match self.peer.shared.account.charge_request(size) {
             Ok(charge) => charge,
             Err(reached) => return self.peer.respond(&id, Err(reached.into())),
@@ -378,6 +401,20 @@ impl LocalRole {
         }
     }
 
+    /// Returns the state to return to if the caller of this `initialize` cannot be kept.
+    fn before_initialize(&self, raw: &RawRequest) -> Option<DuplexAdmission> {
+        match self {
+            Self::Server { admission, .. } if raw.method == INITIALIZE => Some(admission.clone()),
+            Self::Server { .. } | Self::Client { .. } => None,
+        }
+    }
+
+    fn restore(&mut self, before: DuplexAdmission) {
+        if let Self::Server { admission, .. } = self {
+            *admission = before;
+        }
+    }
+
     fn responder(&self) -> (Arc<dyn Responder>, Json) {
         match self {
             Self::Server {
@@ -513,6 +550,10 @@ fn cancelled(id: &InFlightId, reason: &str) -> Notification {
 
 /// The estimated memory of a running request besides its params: task, context, table entries.
 const PER_REQUEST: usize = 2048;
+/// The estimated memory of a caller that is not charged. What real clients send is less, and each connection needs
+/// more than that.
+const FREE_CALLER_BYTES: usize = 4096;
+const INITIALIZE: &str = "initialize";
 
 #[cfg(test)]
 mod tests {

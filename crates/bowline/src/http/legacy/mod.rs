@@ -414,11 +414,6 @@ fn answer_session_post(
     if let Some(refusal) = missing_scopes_response(state, &principal, &decoded) {
         return Ok(ResponseFuture::Ready(refusal));
     }
-    for raw in decoded.requests() {
-        if let Some(change) = RecordChange::of(raw) {
-            session.change_record(change);
-        }
-    }
     if let Some(cluster) = state.legacy.sessions.cluster(state)
         && concerns_other_replicas(&decoded)
     {

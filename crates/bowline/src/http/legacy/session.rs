@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use super::event_pool::EventPool;
 use super::live_id::{EventId, LiveId, OwnerId};
-use super::session_record::{RecordChange, SessionRecord, subscribed_uri};
+use super::session_record::{SessionRecord, subscribed_uri};
 use super::session_state::{
     DecodedPost, DeferredRelease, EvictionRank, PostHead, PostRejection, SessionState,
     SessionTimeouts, TimeoutOutcome, cancelled_request,
@@ -47,7 +47,7 @@ pub(super) struct Session {
     pub(super) principal: Principal,
     /// The name of this live state in ids; `None` if no other can exist.
     live: Option<LiveId>,
-    /// What the client has set since the handshake.
+    /// What the client has set since the handshake. Locked within `state` or alone.
     record: Mutex<SessionRecord>,
     /// The account that memory held for the client is charged to.
     pub(super) account: Arc<Account>,
@@ -124,8 +124,8 @@ impl Session {
         self.record.lock().clone()
     }
 
-    /// Applies a change to the record, and returns whether it differs.
-    pub(super) fn change_record(&self, change: RecordChange) -> bool {
+    #[cfg(test)]
+    pub(super) fn change_record(&self, change: super::session_record::RecordChange) -> bool {
         self.record.lock().apply(change)
     }
 
@@ -236,7 +236,12 @@ impl Session {
     /// Puts a message onto its stream; `within` is the request of the client that it belongs to.
     pub(super) fn send(&self, within: Option<&RequestId>, message: &Message) {
         let now = Instant::now();
-        self.with(|state| state.route(now, within, message));
+        self.with(|state| {
+            // Under the lock, so that a session that is freed once it is idle has the change.
+            if let Some(change) = state.route(now, within, message) {
+                self.record.lock().apply(change);
+            }
+        });
     }
 
     /// Puts the cancel of a request that belongs to no request of the client onto the stream of that request.

@@ -13,6 +13,7 @@ use bowline_types::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::peer::{MAX_SUBSCRIBED_BYTES, subscribed_bytes};
 use crate::random;
 
 /// What a client has set in its session.
@@ -37,9 +38,12 @@ pub(super) enum RecordChange {
 }
 
 impl RecordChange {
-    /// Returns the change that a request makes if it is accepted.
+    /// Returns the change that a request makes if it is accepted. One with a longer URI than a record may have is not.
     pub(super) fn of(raw: &RawRequest) -> Option<Self> {
-        let params = || raw.params.as_ref();
+        let params = || {
+            let params = raw.params.as_ref();
+            params.filter(|params| params.as_bytes().len() <= MAX_PARAMS)
+        };
         match &*raw.method {
             SetLevelRequest::NAME => {
                 let params: SetLevelRequestParams = params()?.decode().ok()?;
@@ -67,11 +71,15 @@ impl SessionRecord {
         }
     }
 
-    /// Applies a change, and returns whether the record differs.
+    /// Applies a change, and returns whether the record differs. A subscription beyond the limit has no effect; the
+    /// engine refuses it.
     pub(super) fn apply(&mut self, change: RecordChange) -> bool {
         match change {
             RecordChange::LogLevel(level) => self.log_level.replace(level) != Some(level),
-            RecordChange::Subscribe(uri) => self.subscriptions.insert(uri),
+            RecordChange::Subscribe(uri) => {
+                let bytes = self.uri_bytes() + subscribed_bytes(&uri);
+                bytes <= MAX_SUBSCRIBED_BYTES && self.subscriptions.insert(uri)
+            }
             RecordChange::Unsubscribe(uri) => self.subscriptions.remove(&uri),
         }
     }
@@ -85,8 +93,12 @@ impl SessionRecord {
     }
 
     fn bytes(&self) -> usize {
-        let uris = self.subscriptions.iter().map(|uri| PER_URI + uri.len());
-        PER_RECORD + uris.sum::<usize>()
+        PER_RECORD + self.uri_bytes()
+    }
+
+    fn uri_bytes(&self) -> usize {
+        let uris = self.subscriptions.iter();
+        uris.map(|uri| subscribed_bytes(uri)).sum()
     }
 
     /// Returns requests that change a live state with this record to another. Their answers go nowhere.
@@ -146,7 +158,8 @@ pub(super) struct RetiredSessions {
 impl RetiredSessions {
     /// Keeps the record of a session, under the key of its id.
     pub(super) fn keep(&mut self, key: &str, mut record: SessionRecord) {
-        if record.bytes() > MAX_RECORD_BYTES {
+        // Another replica may have other limits.
+        if record.uri_bytes() > MAX_SUBSCRIBED_BYTES {
             tracing::warn!("a session has too many subscriptions to be restored; ended it");
             record = SessionRecord::ended();
         }
@@ -182,11 +195,10 @@ impl RetiredSessions {
     }
 }
 
-/// Estimated bytes of a record and of each of its URIs, without the text.
+/// Estimated bytes of a record without its URIs.
 const PER_RECORD: usize = 160;
-const PER_URI: usize = 64;
-/// A session with a longer record is not revived.
-const MAX_RECORD_BYTES: usize = 256 * 1024;
+/// The length of params that are decoded to find a URI: JSON may write a character in six bytes.
+const MAX_PARAMS: usize = 6 * MAX_SUBSCRIBED_BYTES;
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 const MAX_RECORDS: usize = 20_000;
 
@@ -256,11 +268,16 @@ mod tests {
     #[test]
     fn the_oldest_records_are_dropped_and_a_huge_one_ends_its_session() {
         let mut retired = RetiredSessions::default();
-        let long = "x".repeat(MAX_RECORD_BYTES / 2);
+        let long = "x".repeat(MAX_SUBSCRIBED_BYTES / 2);
         for number in 0..200 {
             retired.keep(&number.to_string(), subscribed(&[&long]));
         }
-        retired.keep("huge", subscribed(&["y", &long, &format!("{long}z")]));
+        let uris = [long.clone(), format!("{long}z")];
+        let huge = SessionRecord {
+            subscriptions: uris.into(),
+            ..SessionRecord::default()
+        };
+        retired.keep("huge", huge);
 
         assert!(retired.bytes <= MAX_BYTES);
         assert_eq!(retired.take("0"), None);

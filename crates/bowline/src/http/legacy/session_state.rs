@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use super::early_cancels::EarlyCancels;
 use super::inline_list::InlineList;
 use super::session::Session;
+use super::session_record::RecordChange;
 use super::streams::{
     AttachError, KeepEvents, ResponseForm, SessionStreams, StreamLayout, UNSOLICITED,
 };
@@ -247,7 +248,7 @@ impl SessionState {
         post.messages.for_each(|message| {
             match &message {
                 Message::Request(raw) => {
-                    self.streams.expect_answer(&raw.id, key, post.head.as_ref());
+                    self.streams.expect_answer(raw, key, post.head.as_ref());
                     // A client expects no requests on the streams of others, such as `tools/list`.
                     if let Some(key) = key.filter(|_| may_need_input(&raw.method)) {
                         self.streams.allow_carrying(key);
@@ -310,8 +311,14 @@ impl SessionState {
         self.streams.take_head(request)
     }
 
-    /// Puts an outbound message onto its stream.
-    pub(super) fn route(&mut self, now: Instant, within: Option<&RequestId>, message: &Message) {
+    /// Puts an outbound message onto its stream. Returns what a request that it accepts changes in the record of the
+    /// session.
+    pub(super) fn route(
+        &mut self,
+        now: Instant,
+        within: Option<&RequestId>,
+        message: &Message,
+    ) -> Option<RecordChange> {
         self.last_active = now;
         if let Message::Response(response) = message
             && let Some(update) = self.take_awaited_update(response)
@@ -324,6 +331,7 @@ impl SessionState {
         if let Some(message) = routed.answer {
             self.queue_message(message);
         }
+        routed.change.map(|change| *change)
     }
 
     /// Puts the cancel of a request of the server onto the stream of that request.
@@ -457,9 +465,9 @@ impl SessionState {
         self.defer_wake(replaced);
         self.list_watch = ListWatchState::Attached { is_after_gap: true };
         self.wake_driver();
-        updates
-            .iter()
-            .for_each(|update| self.route(now, None, update));
+        for update in updates {
+            self.route(now, None, update);
+        }
         Ok(reader)
     }
 

@@ -35,7 +35,7 @@ use crate::exchange::{
     BoxFuture, ConnectionState, Context, NotifiedContext, Params, Principal, Responder,
 };
 use crate::http::server::{ServiceState, overloaded, unavailable};
-use crate::limits::{Gauge, Limit, UsageCounters};
+use crate::limits::{ChargeKind, Gauge, Limit, UsageCounters};
 use crate::peer::{Driver, ListWatch, LocalRole, Peer};
 use crate::random;
 use crate::shutdown::Shutdown;
@@ -351,6 +351,12 @@ impl SessionTable {
             && let Some(longest_idle) = self.pop_longest_idle()
         {
             counters.refuse(Limit::Sessions, limits.sessions);
+            evicted.push(longest_idle);
+        }
+        // One for each session that is opened: what a session keeps is charged until its task has ended.
+        if counters.charged_bytes(ChargeKind::Kept) > session.account.max_kept() / 2
+            && let Some(longest_idle) = self.pop_longest_idle()
+        {
             evicted.push(longest_idle);
         }
         if !evicted.is_empty() {

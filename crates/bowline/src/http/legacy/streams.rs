@@ -14,12 +14,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
 
-use bowline_core::{Message, Response, alternate_id};
+use bowline_core::{Message, RawRequest, Response, alternate_id};
 use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
 
 use super::ascending_map::AscendingMap;
 use super::event_store::{EventStore, NextStored};
+use super::session_record::RecordChange;
 use super::session_state::PostHead;
 use crate::limits::{Account, Limit};
 
@@ -70,6 +71,8 @@ struct UnansweredRequest {
     key: Option<u64>,
     /// The head of its POST, until its handler takes it.
     head: Option<Arc<PostHead>>,
+    /// What it changes in the record of the session, if the server accepts it.
+    change: Option<Box<RecordChange>>,
 }
 
 #[derive(Debug)]
@@ -119,6 +122,8 @@ pub(super) struct Routed {
     pub(super) head: Option<Arc<PostHead>>,
     /// An error response for the server, if its request cannot reach the client.
     pub(super) answer: Option<Message>,
+    /// What the answered request has changed in the record of the session.
+    pub(super) change: Option<Box<RecordChange>>,
 }
 
 impl SessionStreams {
@@ -183,14 +188,15 @@ impl SessionStreams {
     /// Registers a request that is answered on this stream, with the head of its POST.
     pub(super) fn expect_answer(
         &mut self,
-        id: &RequestId,
+        raw: &RawRequest,
         key: Option<u64>,
         head: Option<&Arc<PostHead>>,
     ) {
         // The engine rejects a duplicate id; the first request must not run with the second one's principal.
-        if let Entry::Vacant(entry) = self.unanswered.entry(id.clone()) {
+        if let Entry::Vacant(entry) = self.unanswered.entry(raw.id.clone()) {
             let head = head.cloned();
-            entry.insert(UnansweredRequest { key, head });
+            let change = RecordChange::of(raw).map(Box::new);
+            entry.insert(UnansweredRequest { key, head, change });
             if let Some(key) = key.filter(|key| *key != UNSOLICITED)
                 && let Some(stream) = self.streams.get_mut(key)
             {
@@ -218,12 +224,14 @@ impl SessionStreams {
             Message::Response(Response { id: Some(id), .. }) => self.unanswered.remove(id),
             _ => None,
         };
-        let (answered, head) = match answered {
-            Some(UnansweredRequest { key, head }) => (key, head),
-            None => (None, None),
+        let (answered, head, change) = match answered {
+            Some(UnansweredRequest { key, head, change }) => (key, head, change),
+            None => (None, None, None),
         };
+        let is_accepted = matches!(message, Message::Response(answer) if answer.outcome.is_ok());
         let mut routed = Routed {
             head,
+            change: change.filter(|_| is_accepted),
             ..Routed::default()
         };
         let key = match (self.layout, message) {

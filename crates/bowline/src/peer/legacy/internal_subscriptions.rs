@@ -32,6 +32,7 @@ use crate::backoff::Backoff;
 use crate::exchange::{
     Channel, ConnectionState, Context, NotificationSink, Responder, run_internal,
 };
+use crate::limits::{Account, Charge, ChargeKind, Limit};
 use crate::peer::{LISTEN, Peer, PeerState};
 use crate::signal::Signal;
 use crate::sync::Mutex;
@@ -48,6 +49,7 @@ pub(in crate::peer) struct LegacySubscriptions {
 struct Handle {
     task: AbortHandle,
     subscribing: Arc<Subscribing>,
+    _charge: Charge,
 }
 
 impl Drop for Handle {
@@ -67,6 +69,7 @@ impl LegacySubscriptions {
         responder: Arc<dyn Responder>,
         uri: String,
         id: InFlightId,
+        charge: Charge,
     ) {
         let answer = PendingAnswer {
             peer: peer.clone(),
@@ -88,7 +91,12 @@ impl LegacySubscriptions {
             is_after_gap: false,
         };
         let task = self.start(subscription);
-        self.by_uri.insert(uri, Handle { task, subscribing });
+        let handle = Handle {
+            task,
+            subscribing,
+            _charge: charge,
+        };
+        self.by_uri.insert(uri, handle);
     }
 
     pub(in crate::peer) fn subscribe_lists(
@@ -129,19 +137,37 @@ impl LegacySubscriptions {
         }
     }
 
-    /// Returns whether `uri` is subscribed already, or one more subscription does not exceed `max`. Forgets those that
-    /// failed.
-    pub(in crate::peer) fn has_capacity_for(&mut self, uri: &str, max: usize) -> bool {
-        if self.by_uri.len() >= max
-            || self
-                .by_uri
-                .get(uri)
-                .is_some_and(|own| own.subscribing.has_failed())
-        {
-            self.by_uri.retain(|_, own| !own.subscribing.has_failed());
-            while self.tasks.try_join_next().is_some() {}
+    /// Charges one more subscription of a peer, whose caller has `caller_bytes`. Nothing is charged if `uri` is
+    /// subscribed already. Forgets subscriptions that failed.
+    ///
+    /// # Errors
+    ///
+    /// If the peer has too many subscriptions, or their URIs are too long.
+    pub(in crate::peer) fn charge(
+        &mut self,
+        uri: &str,
+        account: &Arc<Account>,
+        caller_bytes: usize,
+    ) -> Result<Charge, RpcError> {
+        self.by_uri.retain(|_, own| !own.subscribing.has_failed());
+        while self.tasks.try_join_next().is_some() {}
+        if self.by_uri.contains_key(uri) {
+            return Ok(account.empty_charge(ChargeKind::Kept));
         }
-        self.by_uri.len() < max || self.by_uri.contains_key(uri)
+        let max = account.limits().peer_subscriptions;
+        if self.by_uri.len() >= max {
+            let refusal = account.counters().refuse(Limit::PeerSubscriptions, max);
+            return Err(refusal.into());
+        }
+        let subscribed: usize = self.by_uri.keys().map(|own| subscribed_bytes(own)).sum();
+        if subscribed + subscribed_bytes(uri) > MAX_SUBSCRIBED_BYTES {
+            account.counters().refuse(Limit::PeerSubscriptions, max);
+            return Err(RpcError::invalid_params(format_args!(
+                "the URIs of all subscriptions exceed {MAX_SUBSCRIBED_BYTES} bytes"
+            )));
+        }
+        let bytes = PER_SUBSCRIPTION + URI_COPIES * uri.len() + caller_bytes;
+        Ok(account.charge_kept(bytes)?)
     }
 
     pub(in crate::peer) fn unsubscribe(&mut self, uri: &str) {
@@ -401,6 +427,19 @@ fn all_notifications(filter: SubscriptionFilter) -> impl Iterator<Item = Notific
     }))
 }
 
+/// Returns how many bytes a URI counts toward [`MAX_SUBSCRIBED_BYTES`].
+pub(crate) fn subscribed_bytes(uri: &str) -> usize {
+    PER_URI + uri.len()
+}
+
+/// The limit of the URIs that one legacy client is subscribed to: 256 KiB, and [`PER_URI`] for each of 1,024.
+pub(crate) const MAX_SUBSCRIBED_BYTES: usize = 256 * 1024 + 1024 * PER_URI;
+/// Estimated bytes of a URI in a set, without the text.
+const PER_URI: usize = 64;
+/// Estimated bytes of an internal subscription, without the URI.
+const PER_SUBSCRIPTION: usize = 2048;
+/// How often a URI is kept: here, in the filter, in the params, in what the responder listens for, in a session record.
+const URI_COPIES: usize = 5;
 /// How long a responder may take to acknowledge a subscription.
 const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(30);
 const BACKOFF: Backoff = Backoff {

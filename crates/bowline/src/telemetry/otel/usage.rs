@@ -120,6 +120,7 @@ fn observe_usage(meter: &Meter, shared: &Arc<Shared>) {
                 ("request", usage.sum(|usage| usage.request_bytes)),
                 ("output", usage.sum(|usage| usage.output_bytes)),
                 ("event", usage.sum(|usage| usage.event_bytes)),
+                ("kept", usage.sum(|usage| usage.kept_bytes)),
             ] {
                 observer.observe(bytes, &[KeyValue::new(bowline::QUEUE, queue)]);
             }

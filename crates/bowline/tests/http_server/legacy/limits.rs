@@ -309,3 +309,107 @@ async fn maximum_timeouts_never_expire() {
     tokio::time::advance(Duration::from_secs(365 * 24 * 60 * 60)).await;
     assert_eq!(client.send(client.call(2, "echo", "b")).await.status(), 200);
 }
+
+fn subscribe(client: &SessionClient, id: i64, uri: &str) -> Request<Full<Bytes>> {
+    client.post(
+        &json!({"jsonrpc": "2.0", "id": id, "method": "resources/subscribe",
+        "params": {"uri": uri}}),
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_uris_of_a_session_are_limited_and_what_is_refused_is_not_kept() {
+    let service = ServerFixture::new().server.http();
+    let mut client = SessionClient::open(&service, "2025-11-25").await;
+    let uri = |number: i64| format!("a:{number}{}", "x".repeat(100_000));
+    let mut accepted = 0;
+    for number in 0..6 {
+        let answer = client.send(subscribe(&client, number, &uri(number))).await;
+        let answer = answer.json().await;
+        match answer["error"]["code"].as_i64() {
+            None => accepted += 1,
+            Some(code) => assert_eq!(code, -32602, "{answer}"),
+        }
+    }
+    let again = client.send(subscribe(&client, 7, &uri(0))).await;
+    let long = client.send(subscribe(&client, 8, &"x".repeat(3_900_000)));
+    let long = long.await.json().await;
+    let kept = service.usage().kept_bytes;
+    let deleted = client.send(client.delete()).await;
+    run_pending_tasks().await;
+
+    assert_eq!(accepted, 3);
+    assert_eq!(
+        again.json().await["result"],
+        json!({}),
+        "it is there already"
+    );
+    let why = long["error"]["message"].as_str().unwrap();
+    assert_eq!(why, "the URIs of all subscriptions exceed 327680 bytes");
+    assert!((1_500_000..2_000_000).contains(&kept), "{kept}");
+    assert_eq!(deleted.status(), 204);
+    assert_eq!(service.usage().kept_bytes, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_subscription_is_not_restored() {
+    let limits = Limits {
+        peer_subscriptions: 1,
+        sessions: 1,
+        ..Limits::default()
+    };
+    let fixture = ServerFixture::new();
+    let service = fixture.server.http().limits(limits);
+    let mut client = SessionClient::open(&service, "2025-11-25").await;
+    let first = client.send(subscribe(&client, 1, "a:2")).await.json().await;
+    let second = client.send(subscribe(&client, 2, "a:1")).await.json().await;
+    client.close_connections();
+    let mut other = SessionClient::open(&service, "2025-11-25").await;
+    other.close_connections();
+
+    let mut stream = client.send(client.get()).await;
+    run_pending_tasks().await;
+    fixture.server.changed().resource_updated("a:1");
+    fixture.server.changed().resource_updated("a:2");
+    let mut seen = String::new();
+    while !seen.contains("a:") {
+        seen.push_str(&stream.chunk().await.unwrap());
+    }
+
+    assert_eq!(first["result"], json!({}));
+    assert_eq!(second["error"]["code"], -32603, "{second}");
+    assert!(seen.contains("a:2") && !seen.contains("a:1"), "{seen}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_clients_say_of_themselves_is_limited_in_each_and_in_all_sessions() {
+    let limits = Limits {
+        total_bytes: 4 << 20,
+        ..Limits::default()
+    };
+    let service = ServerFixture::new().server.http().limits(limits);
+    let opening = |bytes: usize| {
+        let mut request = initialize("2025-11-25");
+        request["params"]["clientInfo"]["name"] = json!("x".repeat(bytes));
+        post(&request)
+    };
+
+    let mut connection = PlainConnection::http1(&service).await;
+    let refused = connection.send(opening(65_536)).await.json().await;
+    let (sessions, kept) = (service.sessions(), service.usage().kept_bytes);
+    let mut most = 0;
+    for _ in 0..100 {
+        let mut connection = PlainConnection::http1(&service).await;
+        let opened = connection.send(opening(65_000)).await;
+        assert_eq!(opened.status(), 200);
+        run_pending_tasks().await;
+        most = most.max(service.usage().kept_bytes);
+    }
+    let usual = connection.send(opening(10)).await;
+
+    assert_eq!(refused["error"]["code"], -32602);
+    assert_eq!((sessions, kept), (0, 0));
+    assert!((60_000..=1 << 20).contains(&most), "{most}");
+    assert!(service.sessions() < 20, "{}", service.sessions());
+    assert!(usual.header("mcp-session-id").is_some());
+}

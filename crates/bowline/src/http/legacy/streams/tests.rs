@@ -24,7 +24,7 @@ fn open(
 ) -> (u64, u64) {
     let (key, reader) = streams.open(form, Vec::new());
     for id in ids {
-        streams.expect_answer(&id.into(), Some(key), None);
+        streams.expect_answer(&request(id), Some(key), None);
     }
     (key, reader)
 }
@@ -38,6 +38,14 @@ fn unread(
     let (key, reader) = open(streams, ids, form);
     streams.detach(key, reader);
     key
+}
+
+fn request(id: i64) -> RawRequest {
+    RawRequest {
+        id: id.into(),
+        method: "tools/list".into(),
+        params: None,
+    }
 }
 
 fn answer(id: i64) -> Message {
@@ -455,4 +463,49 @@ fn the_number_of_resumable_streams_is_bounded() {
     let lost = streams.attach(first, Some(0), true).err();
     assert_eq!(lost, Some(AttachError::Lost));
     assert!(streams.attach(first + 1, Some(0), true).is_ok());
+}
+
+#[test]
+fn only_an_accepted_request_changes_the_record() {
+    let subscribe = RawRequest {
+        method: "resources/subscribe".into(),
+        params: Some(Json::from(serde_json::json!({"uri": "a:1"})).into()),
+        ..request(1)
+    };
+    let refusal = Response {
+        id: Some(1.into()),
+        outcome: Err(RpcError::new(ErrorCode::INVALID_PARAMS, "no")),
+    };
+    type End = fn(&mut SessionStreams, Message) -> Routed;
+    let cases: [(&str, End, Message, bool); 3] = [
+        (
+            "accepted",
+            |own, answer| own.route(None, &answer),
+            answer(1),
+            true,
+        ),
+        (
+            "refused",
+            |own, answer| own.route(None, &answer),
+            refusal.into(),
+            false,
+        ),
+        (
+            "cancelled",
+            |own, _| own.end_cancelled(&1.into()),
+            answer(1),
+            false,
+        ),
+    ];
+    for (what, end, answer, changes) in cases {
+        for key in [None, Some(UNSOLICITED)] {
+            let mut streams = streams();
+            streams.expect_answer(&subscribe, key, None);
+
+            let routed = end(&mut streams, answer.clone());
+
+            let expected = changes.then(|| Box::new(RecordChange::Subscribe("a:1".to_owned())));
+            assert_eq!(routed.change, expected, "{what}");
+        }
+    }
 }
