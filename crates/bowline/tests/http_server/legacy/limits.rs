@@ -372,7 +372,7 @@ async fn a_refused_subscription_is_not_restored() {
     fixture.server.changed().resource_updated("a:1");
     fixture.server.changed().resource_updated("a:2");
     let mut seen = String::new();
-    while !seen.contains("a:") {
+    while !seen.contains("\"a:") {
         seen.push_str(&stream.chunk().await.unwrap());
     }
 
