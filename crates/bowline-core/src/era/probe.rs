@@ -114,8 +114,11 @@ pub fn judge_http(
         HttpReply::Status(status) => (status, None),
         HttpReply::Outcome { status, outcome } => (status, Some(outcome)),
     };
-    if matches!(status, 401 | 403) {
-        return ProbeVerdict::Unauthorized;
+    match status {
+        401 => return ProbeVerdict::Unauthorized,
+        // A `Host` or `Origin` that is not allowed, or a firewall: no token helps.
+        403 => return ProbeVerdict::Inconclusive(InconclusiveReply::Status(status)),
+        _ => {}
     }
     if let Some(verdict) = outcome.and_then(|outcome| judge_outcome(outcome, ours, tried)) {
         return verdict;

@@ -132,12 +132,12 @@ impl SourcePolicy {
 pub enum ForbiddenSource {
     /// The host is not allowed.
     #[error(
-        "the host is not allowed; add it to the allowed hosts of the server (`SourcePolicy::allow_host`, `--allow-host`)"
+        "the host is not allowed; add it to the allowed hosts of the server (`--allow-host` of `bowline bridge`)"
     )]
     Host,
     /// The origin is not allowed.
     #[error(
-        "the origin is not allowed; add it to the allowed origins of the server (`SourcePolicy::allow_origin`, `--cors`)"
+        "the origin is not allowed; add it to the allowed origins of the server (`--cors` of `bowline bridge`)"
     )]
     Origin,
 }

@@ -51,7 +51,7 @@ impl Opener<'_> {
         }
         if before_warning < limit {
             let silence = child.describe_silence(before_warning);
-            tracing::warn!("{silence}; waiting until {limit:?} (`connect_timeout`)");
+            tracing::warn!("{silence}; waiting until {limit:?}, the limit for connecting");
             if let Ok(opened) = timeout(limit - before_warning, &mut opening).await {
                 return opened;
             }

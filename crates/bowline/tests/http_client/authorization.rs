@@ -442,3 +442,65 @@ async fn a_legacy_call_dropped_before_its_refusal_does_not_start_authorization()
     assert_eq!(seen, ["tools/call -", "notifications/cancelled -"]);
     assert!(authorizer.refusals.lock().unwrap().is_empty());
 }
+
+/// A server that answers every request with this status and body, without a challenge.
+#[derive(Clone, Copy)]
+struct RefusingServer(u16, &'static str, &'static str);
+
+impl HttpClient for RefusingServer {
+    fn send(
+        &self,
+        _: Request<RequestBody>,
+    ) -> BoxFuture<'static, bowline::Result<Response<ResponseBody>>> {
+        let Self(status, content_type, body) = *self;
+        let mut response = Response::new(ResponseBody::new(Full::new(Bytes::from(body))));
+        *response.status_mut() = status.try_into().unwrap();
+        let content_type = HeaderValue::from_static(content_type);
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
+        Box::pin(async move { Ok(response) })
+    }
+}
+
+#[tokio::test]
+async fn status_403_without_a_challenge_is_no_demand_for_a_token() {
+    let (page, json) = ("text/plain", "application/json");
+    let rpc = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"the host is not allowed"}}"#;
+    for (server, expected) in [
+        (
+            RefusingServer(403, page, "no\u{1b}[31m\r\nentry"),
+            ": no [31m entry",
+        ),
+        (
+            RefusingServer(403, json, r#"{"error":"not you"}"#),
+            r#": {"error":"not you"}"#,
+        ),
+        (RefusingServer(403, json, rpc), ": the host is not allowed"),
+        (RefusingServer(403, page, ""), "/mcp"),
+        (
+            RefusingServer(500, page, "Traceback: database"),
+            ": Traceback: database",
+        ),
+    ] {
+        let client = Client::connect("http://mcp.test/mcp").http_client(server);
+
+        let error = client.await.unwrap_err();
+
+        let text = error.to_string();
+        assert!(matches!(error, Error::Transport { .. }), "{error:?}");
+        let status = format!("unexpected HTTP status {}", server.0);
+        assert!(text.contains(&status) && text.ends_with(expected), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn only_the_beginning_of_the_body_of_an_error_is_shown() {
+    let long: &'static str = Box::leak("x".repeat(100_000).into_boxed_str());
+    for content_type in ["text/plain", "application/json"] {
+        let server = RefusingServer(403, content_type, long);
+
+        let error = Client::connect("http://mcp.test/mcp").http_client(server);
+
+        let text = error.await.unwrap_err().to_string();
+        assert!(text.len() < 2000, "{} bytes", text.len());
+    }
+}

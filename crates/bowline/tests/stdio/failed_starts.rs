@@ -166,7 +166,7 @@ pub(crate) async fn frequent_mistakes_in_commands_are_named() {
     let dir = absent(Command::new("sh").current_dir("/no/such/dir")).await;
 
     assert!(
-        spaces.contains("pass arguments with `Command::args`"),
+        spaces.contains("its arguments must be separate words"),
         "{spaces}"
     );
     assert!(file.contains("`./no-such-server`: no such file"), "{file}");

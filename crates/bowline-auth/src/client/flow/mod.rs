@@ -303,8 +303,8 @@ impl Flow {
         let Some(next) = remaining.pop_front() else {
             if !self.setup.application.assumes_default_endpoints {
                 return Err(Error::unsupported(format!(
-                    "`{}` publishes no protected resource metadata; for a server of an older revision, see \
-                     `OAuth::fall_back_without_metadata`, or `oauth.withoutMetadata` in the file of a bridge",
+                    "`{}` publishes no protected resource metadata, which would say where to sign in; a bridge can do without it \
+                     for a server of an older revision, with `oauth.withoutMetadata` in its file",
                     RedactedUrl::new(&self.setup.server)
                 )));
             }

@@ -173,9 +173,10 @@ fn over_http_an_unrecognised_answer_means_legacy() {
 }
 
 #[test]
-fn over_http_a_missing_authorization_is_inconclusive() {
+fn over_http_a_refusal_is_inconclusive_and_only_status_401_is_about_authorization() {
     let refusal = error(-32601);
-    for status in [401, 403] {
+    let forbidden = ProbeVerdict::Inconclusive(InconclusiveReply::Status(403));
+    for (status, expected) in [(401, ProbeVerdict::Unauthorized), (403, forbidden)] {
         for reply in [
             HttpReply::Status(status),
             HttpReply::Outcome {
@@ -185,7 +186,7 @@ fn over_http_a_missing_authorization_is_inconclusive() {
         ] {
             let verdict = judge_http("server/discover", reply, &Dialects::all(), &[MODERN]);
 
-            assert_eq!(verdict, ProbeVerdict::Unauthorized, "{reply:?}");
+            assert_eq!(verdict, expected, "{reply:?}");
         }
     }
 }

@@ -7,21 +7,19 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use bowline_core::Outcome;
 use bowline_core::era::probe::HttpReply;
 use bowline_core::era::{OpeningFailure, OpeningStep, Prober};
-use http::StatusCode;
 use tokio::time::{sleep, timeout};
 
 use super::opener::contradicts_legacy;
 use super::opening_time::OpeningTime;
 use crate::client::Connection;
 use crate::exchange::{TimeoutPause, timeout_with_pauses};
-use crate::http::client::SendState;
+use crate::http::client::{ProbeResponse, SendState};
 use crate::{Error, Result};
 
 /// The answer to a probe.
-pub(super) type Probe = Result<(StatusCode, Option<Outcome>)>;
+pub(super) type Probe = Result<ProbeResponse>;
 
 /// The result of [`fall_back`].
 pub(super) enum Fallback {
@@ -117,11 +115,15 @@ fn verdict(prober: &Prober<'_>, probe: &Probe) -> Verdict {
 
 pub(super) fn reply_of(probe: &Probe) -> HttpReply<'_> {
     match probe {
-        Ok((status, Some(outcome))) => HttpReply::Outcome {
+        Ok(ProbeResponse {
+            status,
+            outcome: Some(outcome),
+            ..
+        }) => HttpReply::Outcome {
             status: status.as_u16(),
             outcome,
         },
-        Ok((status, None)) => HttpReply::Status(status.as_u16()),
+        Ok(response) => HttpReply::Status(response.status.as_u16()),
         Err(Error::Timeout { .. }) => HttpReply::TimedOut,
         Err(_) => HttpReply::Unreachable,
     }

@@ -179,13 +179,16 @@ impl HttpTransport {
             match &step {
                 OpeningStep::Ready(dialect) => {
                     caller.dialect = dialect;
-                    let introduction = probe.ok().and_then(|(_, outcome)| outcome?.ok());
+                    let introduction = probe.ok().and_then(|response| response.outcome?.ok());
                     return Ok(self.clone().into_connection(caller, introduction));
                 }
                 // The error of the request says more than the failure that it led to.
                 OpeningStep::Failed(
                     failure @ (OpeningFailure::Unauthorized | OpeningFailure::Inconclusive(_)),
-                ) => return Err(probe.err().unwrap_or_else(|| opening_error(failure))),
+                ) => {
+                    let error = probe.map_or_else(Some, |response| response.error);
+                    return Err(error.unwrap_or_else(|| opening_error(failure)));
+                }
                 _ => {}
             }
         }

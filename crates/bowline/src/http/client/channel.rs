@@ -7,6 +7,7 @@ use bowline_core::era::{Dialect, Request, Stamper, unseal};
 use bowline_core::http::headers::{MirroredMessage, ParamHeaders, mirror, name_member};
 use bowline_core::{CorrelationKey, Message, Outcome};
 use bowline_types::{ErrorCode, RequestId, RpcError, UnsupportedProtocolVersion};
+use bytes::Bytes;
 use http::{Response, StatusCode};
 
 use super::body::ResponseBody;
@@ -17,6 +18,14 @@ use crate::exchange::{
     Answer, CallOptions, Exchange, NotificationQueue, OverflowPolicy, RequestIds, TimeoutPause,
 };
 use crate::{Error, Result};
+
+/// The response to a probe.
+pub(crate) struct ProbeResponse {
+    pub(crate) status: StatusCode,
+    pub(crate) outcome: Option<Outcome>,
+    /// What the response means if it decides that there is no connection.
+    pub(crate) error: Option<Error>,
+}
 
 /// A channel to a server of revision 2026-07-28 over HTTP.
 ///
@@ -86,23 +95,31 @@ impl HttpChannel {
         )
     }
 
-    /// Sends a request and returns the HTTP status and the outcome, if there is one; used to find out which protocol
-    /// versions the server supports. `send_state` shows whether a connection has it.
+    /// Sends a request and returns the response, used to find out which protocol versions the server supports. `send_state`
+    /// shows whether a connection has it.
     pub(crate) async fn probe(
         &self,
         request: &Request,
         pause: &TimeoutPause,
         send_state: &SendState,
-    ) -> Result<(StatusCode, Option<Outcome>)> {
+    ) -> Result<ProbeResponse> {
         let id = RequestId::Number(0);
         let response = self.post(&id, request, None, pause, send_state).await?;
         let status = response.status();
+        let mut error_body = Bytes::new();
         let outcome = match read(&self.0.endpoint, response).await? {
-            ResponseContent::Other(_) => None,
-            ResponseContent::Json(_, body) => match message(&body) {
-                Ok(Message::Response(response)) => Some(response.outcome),
-                _ => None,
-            },
+            ResponseContent::Other(_, body) => {
+                error_body = body;
+                None
+            }
+            ResponseContent::Json(_, body) => {
+                let outcome = match message(&body) {
+                    Ok(Message::Response(response)) => Some(response.outcome),
+                    _ => None,
+                };
+                error_body = body;
+                outcome
+            }
             ResponseContent::Sse(mut events) => loop {
                 let Some(data) = events.next_message().await? else {
                     break None;
@@ -113,7 +130,12 @@ impl HttpChannel {
                 }
             },
         };
-        Ok((status, outcome))
+        Ok(ProbeResponse {
+            outcome,
+            error: (!status.is_success())
+                .then(|| self.0.endpoint.missing_response(status, &error_body)),
+            status,
+        })
     }
 
     #[allow(
@@ -165,7 +187,9 @@ impl HttpChannel {
             .await?;
         let reply = read(&self.0.endpoint, response).await?;
         match reply {
-            ResponseContent::Other(status) => Err(self.0.endpoint.missing_response(status)),
+            ResponseContent::Other(status, body) => {
+                Err(self.0.endpoint.missing_response(status, &body))
+            }
             ResponseContent::Json(status, body) => match message(&body) {
                 Ok(Message::Response(response)) if is_response_to(response.id.as_ref(), id) => {
                     match self.0.endpoint.not_found(status, &body) {
@@ -183,7 +207,9 @@ impl HttpChannel {
                     "expected the response to this request, got another message",
                 )),
                 // An error status is more useful to the caller than a parse error of its body.
-                Err(_) if !status.is_success() => Err(self.0.endpoint.missing_response(status)),
+                Err(_) if !status.is_success() => {
+                    Err(self.0.endpoint.missing_response(status, &body))
+                }
                 Err(error) => Err(error),
             },
             ResponseContent::Sse(mut events) => loop {

@@ -15,7 +15,7 @@ mod body;
 pub use body::ResponseBody;
 
 mod channel;
-pub(crate) use channel::HttpChannel;
+pub(crate) use channel::{HttpChannel, ProbeResponse};
 
 mod closable;
 

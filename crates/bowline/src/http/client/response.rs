@@ -1,5 +1,7 @@
 //! Classifies the HTTP response to a message, and reads the JSON-RPC messages in it.
 
+use std::time::Duration;
+
 use bowline_core::{Malformed, Message, shortened, sse};
 use bowline_types::ErrorCode;
 use bytes::Bytes;
@@ -24,8 +26,8 @@ pub(crate) enum ResponseContent {
     Json(StatusCode, Bytes),
     /// An SSE stream, with a success status.
     Sse(SseStream),
-    /// Any other response.
-    Other(StatusCode),
+    /// Any other response; with the beginning of its body if the status is an error.
+    Other(StatusCode, Bytes),
 }
 
 /// Classifies a response, and reads its body if it is JSON.
@@ -58,8 +60,23 @@ pub(crate) async fn read(
         let body = body.collect_charged(endpoint.limits.body, charge).await?;
         Ok(ResponseContent::Json(head.status, body))
     } else {
+        let mut body = body;
+        let start = match head.status.is_client_error() || head.status.is_server_error() {
+            true => start_of(&mut body).await,
+            false => Bytes::new(),
+        };
         endpoint.drain.finish(body);
-        Ok(ResponseContent::Other(head.status))
+        Ok(ResponseContent::Other(head.status, start))
+    }
+}
+
+/// Returns the beginning of the body of an error, which says more than its status. It is empty if the body does not
+/// follow at once: the status is enough.
+async fn start_of(body: &mut ResponseBody) -> Bytes {
+    match tokio::time::timeout(ERROR_BODY_TIMEOUT, body.chunk()).await {
+        // Copied, so that the rest of a large chunk is not kept.
+        Ok(Ok(Some(chunk))) => Bytes::copy_from_slice(&chunk[..chunk.len().min(MAX_ERROR_BODY)]),
+        _ => Bytes::new(),
     }
 }
 
@@ -70,8 +87,8 @@ fn media_type(headers: &HeaderMap) -> Option<&str> {
 }
 
 impl Endpoint {
-    /// Returns the error for an HTTP response without a JSON-RPC response.
-    pub(crate) fn missing_response(&self, status: StatusCode) -> Error {
+    /// Returns the error for an HTTP response without a JSON-RPC response. `body` is the beginning of its body.
+    pub(crate) fn missing_response(&self, status: StatusCode, body: &Bytes) -> Error {
         match status {
             StatusCode::UNAUTHORIZED => Error::Unauthorized {
                 challenges: Vec::new(),
@@ -83,13 +100,22 @@ impl Endpoint {
             status if status.is_success() => {
                 Error::protocol("the HTTP response contains no JSON-RPC response")
             }
-            status => Error::Transport {
-                what: format!(
-                    "unexpected HTTP status {status} from {}",
-                    RedactedUrl::new(&self.uri)
-                ),
-                source: Some(Box::new(UnexpectedStatus(status))),
-            },
+            status => {
+                let text = match message(body) {
+                    Ok(Message::Response(response)) => response.outcome.err(),
+                    _ => None,
+                };
+                let text = text.map_or_else(|| printable(body), |error| error.message.into());
+                let text = match text.as_str() {
+                    "" => String::new(),
+                    text => format!(": {}", shortened(text)),
+                };
+                let url = RedactedUrl::new(&self.uri);
+                Error::Transport {
+                    what: format!("unexpected HTTP status {status} from {url}{text}"),
+                    source: Some(Box::new(UnexpectedStatus(status))),
+                }
+            }
         }
     }
 
@@ -114,11 +140,25 @@ impl Endpoint {
     }
 }
 
+/// Returns the beginning of a body as one line of text, without control characters.
+fn printable(body: &[u8]) -> String {
+    let body = &body[..body.len().min(MAX_ERROR_BODY)];
+    let text = String::from_utf8_lossy(body);
+    let text = text.split(|it: char| it.is_whitespace() || it.is_control());
+    let words: Vec<&str> = text.filter(|word| !word.is_empty()).collect();
+    words.join(" ")
+}
+
 /// The error status of an HTTP response without a JSON-RPC response: the `source` of [`Error::Transport`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("HTTP status {0}")]
 #[non_exhaustive]
 pub struct UnexpectedStatus(pub StatusCode);
+
+/// How much of the body of an error is read, in bytes.
+const MAX_ERROR_BODY: usize = 512;
+/// How long the body of an error is waited for. It usually follows its head immediately.
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl UnexpectedStatus {
     /// Returns the status if the source of `error` is an `UnexpectedStatus`.

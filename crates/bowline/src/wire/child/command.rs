@@ -204,7 +204,7 @@ impl Command {
             None if !is_missing => String::new(),
             // A string is not split at spaces, which is the most frequent mistake.
             None if program.contains(char::is_whitespace) => {
-                ": no such program; there is no shell, so pass arguments with `Command::args`"
+                ": no such program; it is started without a shell, so its arguments must be separate words"
                     .into()
             }
             None if Path::new(&*program).components().count() > 1 => ": no such file".into(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bowline_core::era::initialized_notification;
 use bowline_core::{Message, shortened};
+use bytes::Bytes;
 use http::StatusCode;
 use tokio::sync::watch;
 
@@ -79,13 +80,15 @@ impl WireState {
             let response = posted.await?;
             let headers = response.headers().clone();
             let answer = match read(&self.endpoint, response).await? {
-                ResponseContent::Other(status) => {
-                    return Err(self.endpoint.missing_response(status));
+                ResponseContent::Other(status, body) => {
+                    return Err(self.endpoint.missing_response(status, &body));
                 }
                 ResponseContent::Json(_, body) => message(&body)?,
                 ResponseContent::Sse(mut events) => loop {
                     let Some(data) = events.next_message().await? else {
-                        return Err(self.endpoint.missing_response(StatusCode::OK));
+                        return Err(self
+                            .endpoint
+                            .missing_response(StatusCode::OK, &Bytes::new()));
                     };
                     if let Ok(answer @ Message::Response(_)) = message(&data) {
                         self.endpoint.drain.finish(events.into_body());

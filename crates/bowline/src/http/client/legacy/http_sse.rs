@@ -96,8 +96,8 @@ impl HttpSseWire {
         let response = endpoint.request(&outgoing).await?;
         let mut events = match read(&endpoint, response).await? {
             ResponseContent::Sse(events) => events,
-            ResponseContent::Other(status) | ResponseContent::Json(status, _) => {
-                return Err(endpoint.missing_response(status));
+            ResponseContent::Other(status, body) | ResponseContent::Json(status, body) => {
+                return Err(endpoint.missing_response(status, &body));
             }
         };
         let post_to = post_uri(&endpoint.uri, &mut events).await?;
@@ -407,7 +407,7 @@ async fn post(
     let response = endpoint.request(&outgoing).await?;
     match endpoint.drain_response(response) {
         status if status.is_success() => Ok(()),
-        status => Err(endpoint.missing_response(status)),
+        status => Err(endpoint.missing_response(status, &Bytes::new())),
     }
 }
 

@@ -60,7 +60,7 @@ impl WireState {
 /// request with an error code that the request itself must have caused.
 pub(super) fn may_refuse_session(content: &ResponseContent, id: &RequestId) -> bool {
     match content {
-        ResponseContent::Other(status) => *status == StatusCode::BAD_REQUEST,
+        ResponseContent::Other(status, _) => *status == StatusCode::BAD_REQUEST,
         ResponseContent::Json(StatusCode::BAD_REQUEST, body) => {
             let Ok(Message::Response(answer)) = message(body) else {
                 return true;

@@ -92,14 +92,16 @@ impl RequestTask {
             content,
         } = posted;
         match content {
-            ResponseContent::Other(status) => Err(self.state.endpoint.missing_response(status)),
+            ResponseContent::Other(status, body) => {
+                Err(self.state.endpoint.missing_response(status, &body))
+            }
             ResponseContent::Json(status, body) => {
                 if let Some(error) = self.state.endpoint.not_found(status, &body) {
                     return Err(error);
                 }
-                match self.deliver(&session, &headers, body).await {
+                match self.deliver(&session, &headers, body.clone()).await {
                     Delivered::Answer => Ok(()),
-                    Delivered::Other => Err(self.state.endpoint.missing_response(status)),
+                    Delivered::Other => Err(self.state.endpoint.missing_response(status, &body)),
                 }
             }
             ResponseContent::Sse(events) => self.read_events(&session, &headers, events).await,
@@ -158,7 +160,10 @@ impl RequestTask {
                 return Ok(None);
             }
         }
-        Err(self.state.endpoint.missing_response(StatusCode::NOT_FOUND))
+        Err(self
+            .state
+            .endpoint
+            .missing_response(StatusCode::NOT_FOUND, &Bytes::new()))
     }
 
     /// Delivers an SSE stream up to the response. Resumes it with `Last-Event-ID` if it breaks and has event ids.

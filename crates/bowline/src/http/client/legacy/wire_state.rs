@@ -354,10 +354,10 @@ impl WireState {
         let response = self.endpoint.request(&outgoing).await?;
         match read(&self.endpoint, response).await? {
             ResponseContent::Sse(events) => Ok(Some(events)),
-            ResponseContent::Other(StatusCode::METHOD_NOT_ALLOWED)
+            ResponseContent::Other(StatusCode::METHOD_NOT_ALLOWED, _)
             | ResponseContent::Json(StatusCode::METHOD_NOT_ALLOWED, _) => Ok(None),
-            ResponseContent::Other(status) | ResponseContent::Json(status, _) => {
-                Err(self.endpoint.missing_response(status))
+            ResponseContent::Other(status, body) | ResponseContent::Json(status, body) => {
+                Err(self.endpoint.missing_response(status, &body))
             }
         }
     }
