@@ -11,6 +11,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::log::log_to_stderr;
 use crate::output::{OutputOptions, visible_line};
+use crate::suggestion::Suggestion;
 use crate::target::{ConnectOptions, split_words, with_client};
 
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -46,7 +47,7 @@ pub(crate) async fn run(options: CompleteOptions) -> Result<Exit, Failure> {
     let [reference, argument, rest @ ..] = words else {
         return Err(
             Failure::usage("expected a prompt or template, and an argument of it")
-                .advice("bowline ls, for the prompts and templates of the server"),
+                .suggest(Suggestion::ListTools),
         );
     };
     let (value, context) = match rest.split_first() {

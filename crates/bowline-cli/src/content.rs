@@ -81,7 +81,7 @@ impl ContentPrinter {
             let folder = self.folder.display();
             Failure::other(format!("failed to save {} bytes in {folder}", bytes.len()))
                 .caused_by(error)
-                .advice("--save-to DIR")
+                .hint("save it in another folder, with --save-to DIR")
         })?;
         let kind = if mime_type.is_empty() {
             "binary"

@@ -8,8 +8,11 @@ use bowline::Error;
 use bowline::client::ConnectTimeout;
 use bowline::exchange::Dialect;
 
+use crate::encryption;
 use crate::exit::Exit;
 use crate::output::visible;
+use crate::suggestion::Suggestion;
+use crate::target::Target;
 
 /// An error that ends the command.
 #[derive(Debug)]
@@ -17,7 +20,11 @@ pub(crate) struct Failure {
     exit: Exit,
     message: String,
     source: Option<Box<dyn StdError + Send + Sync>>,
-    advice: Option<String>,
+    suggestion: Option<Suggestion>,
+    /// What to do, in prose.
+    hint: Option<String>,
+    /// Whether the server requires authorization, or refused the one that it got.
+    is_unauthorized: bool,
     /// Whether nothing is printed.
     is_silent: bool,
 }
@@ -28,7 +35,9 @@ impl Failure {
             exit,
             message: message.into(),
             source: None,
-            advice: None,
+            suggestion: None,
+            hint: None,
+            is_unauthorized: false,
             is_silent: false,
         }
     }
@@ -60,24 +69,28 @@ impl Failure {
         self
     }
 
-    /// Sets what to do next.
+    /// Sets the command to try.
     #[must_use]
-    pub(crate) fn advice(mut self, advice: impl Into<String>) -> Self {
-        self.advice = Some(advice.into());
+    pub(crate) fn suggest(mut self, suggestion: Suggestion) -> Self {
+        self.suggestion = Some(suggestion);
+        self
+    }
+
+    /// Sets what to do, in prose. A command to try is a [`Suggestion`], so that a test runs it.
+    #[must_use]
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
         self
     }
 
     /// The error of connecting to `target`.
-    pub(crate) fn connecting(target: &str, error: Error) -> Self {
+    pub(crate) fn connecting(target: &Target, error: Error) -> Self {
+        let cause = ConnectFailure::of(&error);
         let timeout = error.source().and_then(|source| source.downcast_ref());
         let timeout: Option<ConnectTimeout> = timeout.copied();
         let mut failure = Self::from(error);
         if let Some(timeout) = timeout {
             failure.source = None; // names the setting of the SDK
-            failure.advice = Some(
-                "more time, with --connect-timeout; or `bowline doctor`, which finds out why"
-                    .to_owned(),
-            );
             if failure.message.starts_with("failed to connect within") {
                 failure.message = format!("the server did not answer within {:?}", timeout.after);
             }
@@ -85,44 +98,140 @@ impl Failure {
         if failure.exit == Exit::Usage {
             return failure; // it is not the server that is wrong
         }
-        if failure.exit == Exit::TimedOut {
-            failure.advice = None; // that of calls, whose time is another
-        }
+        failure.hint = timeout.map(|_| "give it more time, with --connect-timeout".to_owned());
         failure.exit = Exit::Connect;
         // The message of a URL names it already.
         if !failure.message.starts_with("failed to connect") {
-            let target = visible(target);
-            failure.message = format!("failed to connect to {target}: {}", failure.message);
+            let target = target.to_string();
+            failure.message = format!(
+                "failed to connect to {}: {}",
+                visible(&target),
+                failure.message
+            );
         }
-        failure.advice.get_or_insert_with(|| {
-            "`bowline doctor` with the same server, which finds out why".to_owned()
-        });
-        failure
+        if failure.is_unauthorized {
+            return failure.at(target);
+        }
+        match (cause, target) {
+            (ConnectFailure::UnknownName, Target::Url(url)) => {
+                let name = encryption::host_of(&url.url).unwrap_or_default();
+                failure.hint(format!("check the name `{name}`: it has no address in DNS"))
+            }
+            (ConnectFailure::Refused, Target::Url(_)) => {
+                failure.hint("check that the server runs, and the port: nothing listens there")
+            }
+            (ConnectFailure::NotFound, Target::Command(command)) if command.is_one_word() => {
+                failure.suggest(Suggestion::SplitCommand)
+            }
+            (ConnectFailure::NotFound, Target::Command(_)) => failure,
+            (ConnectFailure::OtherPath(path), Target::Url(url)) => match url.with_path(&path) {
+                Some(other) => failure.suggest(Suggestion::OtherPath(url.url.clone(), other)),
+                None => failure.suggest(Suggestion::Doctor),
+            },
+            _ => failure.suggest(Suggestion::Doctor),
+        }
+    }
+
+    /// Completes the failure of a request to `target`: what to do if the server requires authorization.
+    #[must_use]
+    pub(crate) fn at(mut self, target: &Target) -> Self {
+        let Target::Url(url) = target else {
+            return self;
+        };
+        if !self.is_unauthorized {
+            return self;
+        }
+        if url.headers.iter().any(|header| header.is("authorization")) {
+            self.message = self
+                .message
+                .replace(REQUIRES_AUTHORIZATION, "the server refused this token");
+            return self.hint(
+                "the `Authorization` that was sent may have expired, or be for another server",
+            );
+        }
+        let hint = match encryption::is_exposed(&url.url) {
+            true => {
+                "the connection is not encrypted, and a token would be readable on its way: use the https:// URL of the server"
+            }
+            false => "pass a token, with --header 'Authorization: Bearer …'",
+        };
+        self.hint(hint)
     }
 
     pub(crate) fn exit(&self) -> Exit {
         self.exit
     }
 
-    /// Returns the message with its causes and the advice, on one line.
-    pub(crate) fn with_advice(&self) -> String {
-        match &self.advice {
-            Some(advice) => format!("{self}; try: {advice}"),
+    pub(crate) fn suggestion(&self) -> Option<&Suggestion> {
+        self.suggestion.as_ref()
+    }
+
+    /// Returns the message with its causes and the hint, on one line.
+    pub(crate) fn with_hint(&self) -> String {
+        match &self.hint {
+            Some(hint) => format!("{self}; {}", visible(hint)),
             None => self.to_string(),
         }
     }
 
-    /// Prints the message with its causes, and what to do next, to stderr.
-    pub(crate) fn print(&self) {
+    /// Prints the message with its causes, a command to try, and a hint to stderr. `words` are what the user typed.
+    pub(crate) fn print(&self, words: &[String]) {
         if self.is_silent {
             return;
         }
         eprintln!("bowline: {self}");
-        if let Some(advice) = &self.advice {
-            eprintln!("try: {advice}");
+        if let Some(line) = self.suggestion.as_ref().and_then(|it| it.line(words)) {
+            eprintln!("try: {line}");
+        }
+        if let Some(hint) = &self.hint {
+            eprintln!("hint: {}", visible(hint));
         }
     }
 }
+
+/// Why there is no connection, as far as it changes what to do.
+#[derive(Debug, PartialEq, Eq)]
+enum ConnectFailure {
+    UnknownName,
+    Refused,
+    /// The program does not exist.
+    NotFound,
+    /// The server says that it is at this path.
+    OtherPath(String),
+    Other,
+}
+
+impl ConnectFailure {
+    fn of(error: &Error) -> Self {
+        let text = chain(error);
+        if let Some((_, path)) = text.split_once("no MCP endpoint at `")
+            && let Some((_, path)) = path.split_once("it is at `")
+            && let Some((path, _)) = path.split_once('`')
+        {
+            return Self::OtherPath(path.to_owned());
+        }
+        if text.contains("failed to start `") && text.contains("no such program") {
+            return Self::NotFound;
+        }
+        let mut cause = StdError::source(error);
+        while let Some(error) = cause {
+            if error.to_string() == "dns error" {
+                return Self::UnknownName;
+            }
+            let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+            match kind {
+                Some(io::ErrorKind::ConnectionRefused) => return Self::Refused,
+                _ => cause = error.source(),
+            }
+        }
+        match text.contains("failed to start `") {
+            true => Self::NotFound,
+            false => Self::Other,
+        }
+    }
+}
+
+const REQUIRES_AUTHORIZATION: &str = "the server requires authorization";
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -177,12 +286,10 @@ impl From<Error> for Failure {
             _ if error.is_disconnected() => Exit::Connect,
             _ => Exit::Failure,
         };
-        let advice = match &error {
-            Error::Unauthorized { .. } => {
-                Some("pass a token: --header 'Authorization: Bearer …'".to_owned())
-            }
-            Error::Timeout { .. } => Some("more time, with --timeout".to_owned()),
-            Error::Rpc(error) => version_advice(&error.message),
+        let is_unauthorized = matches!(error, Error::Unauthorized { .. });
+        let hint = match &error {
+            Error::Timeout { .. } => Some("give it more time, with --timeout".to_owned()),
+            Error::Rpc(error) => version_hint(&error.message),
             _ => None,
         };
         let (message, source) = match error {
@@ -205,7 +312,9 @@ impl From<Error> for Failure {
             exit,
             message,
             source,
-            advice,
+            suggestion: None,
+            hint,
+            is_unauthorized,
             is_silent: false,
         }
     }
@@ -213,12 +322,13 @@ impl From<Error> for Failure {
 
 /// Returns what to do if a server answers that it cannot ask its client: those of the official SDKs can in older versions
 /// only, and say it in words of their own.
-pub(crate) fn version_advice(answer: &str) -> Option<String> {
+pub(crate) fn version_hint(answer: &str) -> Option<String> {
     let modern = Dialect::LATEST.version;
     let is_refused = answer.contains("no back-channel")
         || answer.contains(&format!("not available on protocol revision {modern}"))
         || answer.contains(&format!("unavailable on {modern} connections"));
-    is_refused.then(|| format!("--protocol-version {}", Dialect::LATEST_LEGACY.version))
+    let older = Dialect::LATEST_LEGACY.version;
+    is_refused.then(|| format!("it can ask in older versions: use --protocol-version {older}"))
 }
 
 fn into_source(error: Error) -> Option<Box<dyn StdError + Send + Sync>> {
@@ -245,6 +355,9 @@ const MAX_DATA: usize = 1000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sign_in::SignIn;
+    use crate::target::UrlTarget;
+    use crate::values::NamedValue;
     use bowline::{ErrorCode, Json, RpcError};
     use serde_json::json;
 
@@ -255,9 +368,22 @@ mod tests {
         }
     }
 
+    fn url(url: &str, header: Option<(&str, &str)>) -> Target {
+        Target::Url(UrlTarget {
+            url: url.to_owned(),
+            headers: (header.iter())
+                .map(|(name, value)| NamedValue {
+                    name: (*name).to_owned(),
+                    value: (*value).to_owned(),
+                })
+                .collect(),
+            sign_in: SignIn::Never,
+        })
+    }
+
     #[test]
     fn a_failure_to_connect_names_the_server_once_and_its_cause() {
-        let failure = Failure::connecting("http://x.example", refused());
+        let failure = Failure::connecting(&url("http://x.example", None), refused());
 
         assert_eq!(failure.exit(), Exit::Connect);
         assert_eq!(
@@ -267,16 +393,70 @@ mod tests {
     }
 
     #[test]
+    fn the_doctor_is_suggested_only_where_the_cause_is_not_in_the_message() {
+        let error = |kind: io::ErrorKind| Error::Transport {
+            what: "failed to connect to http://x.example".into(),
+            source: Some(io::Error::from(kind).into()),
+        };
+        let target = url("http://x.example", None);
+
+        let refused = Failure::connecting(&target, error(io::ErrorKind::ConnectionRefused));
+        let other = Failure::connecting(&target, error(io::ErrorKind::ConnectionReset));
+
+        assert_eq!(refused.suggestion(), None);
+        assert!(refused.with_hint().contains("nothing listens"), "{refused}");
+        assert_eq!(other.suggestion(), Some(&Suggestion::Doctor));
+    }
+
+    #[test]
+    fn no_token_is_asked_for_that_would_be_sent_unencrypted() {
+        let unauthorized = || Error::Unauthorized {
+            challenges: Vec::new(),
+            source: None,
+        };
+        let connecting = |target| Failure::connecting(&target, unauthorized()).with_hint();
+        let token = Some(("Authorization", "Bearer secret"));
+
+        for near in [
+            "https://x.example/mcp",
+            "http://127.0.0.1:1/mcp",
+            "http://localhost/mcp",
+        ] {
+            assert!(connecting(url(near, None)).contains("Bearer …"), "{near}");
+        }
+        for far in [
+            "http://x.example/mcp",
+            "http://192.0.2.2:8000/mcp",
+            "http://mcp:8000",
+        ] {
+            let text = connecting(url(far, None));
+            assert!(text.contains("use the https:// URL"), "{text}");
+            assert!(!text.contains("--header"), "{text}");
+        }
+        let refused = connecting(url("https://x.example/mcp", token));
+        assert!(
+            refused.contains("the server refused this token"),
+            "{refused}"
+        );
+        assert!(!refused.contains("requires authorization"), "{refused}");
+        assert!(!refused.contains("secret"), "{refused}");
+    }
+
+    #[test]
     fn connecting_and_calls_that_time_out_have_different_advice() {
         let timeout = || Error::Timeout {
             after: std::time::Duration::from_secs(5),
         };
 
-        let call = Failure::from(timeout()).with_advice();
-        let connecting = Failure::connecting("x", timeout()).with_advice();
+        let call = Failure::from(timeout());
+        let connecting = Failure::connecting(&url("http://x.example", None), timeout());
 
-        assert!(call.contains("--timeout"), "{call}");
-        assert!(connecting.contains("`bowline doctor`"), "{connecting}");
+        assert!(call.with_hint().contains("--timeout"), "{call}");
+        assert_eq!(connecting.suggestion(), Some(&Suggestion::Doctor));
+        assert!(
+            !connecting.with_hint().contains("--timeout"),
+            "{connecting}"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -286,21 +466,22 @@ mod tests {
         let client = bowline::Client::from_wire(wire).connect_timeout(limit);
         let error = client.await.map(drop).unwrap_err();
 
-        let failure = Failure::connecting("http://x.example", error);
+        let failure = Failure::connecting(&url("http://x.example", None), error);
 
         assert_eq!(failure.exit(), Exit::Connect);
         assert_eq!(
-            failure.with_advice(),
-            "failed to connect to http://x.example: the server did not answer within 2s; try: more time, \
-             with --connect-timeout; or `bowline doctor`, which finds out why"
+            failure.with_hint(),
+            "failed to connect to http://x.example: the server did not answer within 2s; give it more time, with \
+             --connect-timeout"
         );
+        assert_eq!(failure.suggestion(), Some(&Suggestion::Doctor));
     }
 
     #[test]
-    fn a_server_that_can_ask_in_older_versions_only_has_the_version_as_advice() {
-        let advice = |message: &str| {
+    fn a_server_that_can_ask_in_older_versions_only_has_the_version_as_hint() {
+        let hinted = |message: &str| {
             let rpc = RpcError::new(ErrorCode::INVALID_REQUEST, message);
-            Failure::from(Error::Rpc(rpc)).with_advice()
+            Failure::from(Error::Rpc(rpc)).with_hint()
         };
 
         for refusal in [
@@ -308,13 +489,14 @@ mod tests {
             "Server-to-client requests are not available on protocol revision 2026-07-28",
             "elicitation via server-initiated requests is unavailable on 2026-07-28 connections",
         ] {
-            let advice = advice(refusal);
+            let hinted = hinted(refusal);
             assert!(
-                advice.ends_with("; try: --protocol-version 2025-11-25"),
-                "{advice}"
+                hinted
+                    .ends_with("; it can ask in older versions: use --protocol-version 2025-11-25"),
+                "{hinted}"
             );
         }
-        assert!(!advice("no").contains("try:"));
+        assert!(!hinted("no").contains("use "));
     }
 
     #[test]
@@ -334,7 +516,10 @@ mod tests {
             Exit::TimedOut
         );
         let misuse = || Error::Misuse { what: "no".into() };
-        assert_eq!(Failure::connecting("x", misuse()).exit(), Exit::Usage);
+        assert_eq!(
+            Failure::connecting(&url("http://x.example", None), misuse()).exit(),
+            Exit::Usage
+        );
         assert_eq!(Failure::from(refused()).exit(), Exit::Connect);
     }
 }

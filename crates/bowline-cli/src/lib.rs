@@ -18,6 +18,8 @@ mod child_stderr;
 
 pub mod clock;
 
+mod command_line;
+
 mod complete;
 
 mod content;
@@ -30,6 +32,8 @@ mod demo;
 mod diff;
 
 mod doctor;
+
+mod encryption;
 
 mod exit;
 
@@ -94,6 +98,8 @@ mod signature;
 
 mod status_line;
 
+mod suggestion;
+
 mod tap;
 
 mod target;
@@ -103,6 +109,8 @@ mod tasks;
 pub mod telemetry;
 
 mod timeline_view;
+
+mod usage_error;
 
 mod values;
 
@@ -121,18 +129,25 @@ use options::CliCommand;
 /// `bowline --help` lists the exit codes.
 #[must_use]
 pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
-    let command = match CliCommand::parse(arguments) {
-        Ok(command) => command,
-        Err(why) => {
-            // Fails if the reader is gone, to whom there is nothing more to say.
-            let _ = why.print();
-            return ExitCode::from(u8::try_from(why.exit_code()).unwrap_or(2));
-        }
+    let words: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+    let texts: Vec<String> = (words.iter())
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let ended = match CliCommand::parse(&words) {
+        Ok(command) => dispatch(command),
+        Err(why) => match usage_error::failure(&why, &texts) {
+            Some(failure) => Err(failure),
+            None => {
+                // Fails if the reader is gone, to whom there is nothing more to say.
+                let _ = why.print();
+                return ExitCode::from(u8::try_from(why.exit_code()).unwrap_or(2));
+            }
+        },
     };
-    match dispatch(command) {
+    match ended {
         Ok(exit) => exit.into(),
         Err(failure) => {
-            failure.print();
+            failure.print(&texts);
             failure.exit().into()
         }
     }
@@ -177,7 +192,10 @@ fn dispatch(command: CliCommand) -> Result<Exit, Failure> {
         CliCommand::Replay(options) => block_on(async move { options.run().await }),
         CliCommand::Bridge(plan) => block_on(async move {
             let served = bridge::run(*plan).await;
-            served.map_err(|error| Failure::of(&*error))?;
+            served.map_err(|error| match error.downcast::<Failure>() {
+                Ok(failure) => *failure,
+                Err(error) => Failure::of(&*error),
+            })?;
             Ok(Exit::Success)
         }),
     }

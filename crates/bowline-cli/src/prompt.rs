@@ -18,6 +18,7 @@ use crate::output::{Output, OutputOptions, Style, visible, visible_line};
 use crate::questions::QuestionOptions;
 use crate::signature::Signature;
 use crate::status_line::StatusLine;
+use crate::suggestion::Suggestion;
 use crate::target::{ConnectOptions, split_words, with_client};
 
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -53,8 +54,7 @@ pub(crate) async fn run(options: PromptOptions) -> Result<Exit, Failure> {
     let output = options.output.output();
     let (target, words) = split_words(&options.words, &options.command, &options.connect)?;
     let Some((name, words)) = words.split_first() else {
-        return Err(Failure::usage("expected the name of a prompt")
-            .advice("bowline ls, for the prompts of the server"));
+        return Err(Failure::usage("expected the name of a prompt").suggest(Suggestion::ListTools));
     };
     let arguments = words.iter().map(|word| {
         let argument = Argument::parse(word, &read_file).map_err(Failure::usage)?;
@@ -91,8 +91,10 @@ fn check(
         let failure = Failure::usage(format!("the server has no prompt `{name}`"));
         return Err(
             match nearest(name, prompts.iter().map(|prompt| prompt.name.as_str())) {
-                Some(near) => failure.advice(visible_line(near)),
-                None => failure.advice("bowline ls, for the prompts of the server"),
+                Some(near) => {
+                    failure.suggest(Suggestion::OtherItem(name.to_owned(), near.to_owned()))
+                }
+                None => failure.suggest(Suggestion::ListTools),
             },
         );
     };

@@ -15,6 +15,7 @@ use crate::log::log_to_stderr;
 use crate::output::{Output, OutputOptions};
 use crate::questions::QuestionOptions;
 use crate::status_line::StatusLine;
+use crate::suggestion::Suggestion;
 use crate::target::{ConnectOptions, split_words, with_client};
 
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -53,8 +54,9 @@ pub(crate) async fn run(options: ReadOptions) -> Result<Exit, Failure> {
     let output = options.output.output();
     let (target, words) = split_words(&options.words, &options.command, &options.connect)?;
     let [uri] = words else {
-        return Err(Failure::usage("expected the URI of one resource")
-            .advice("bowline ls, for the resources of the server"));
+        return Err(
+            Failure::usage("expected the URI of one resource").suggest(Suggestion::ListTools)
+        );
     };
     let questions = options
         .questions

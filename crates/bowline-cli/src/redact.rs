@@ -33,7 +33,8 @@ fn redact_header(word: &str) -> String {
     }
 }
 
-fn is_secret_name(name: &str) -> bool {
+/// Returns whether the value of an option, a variable or a header with this name is a secret.
+pub(crate) fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let parts = [
         "token",

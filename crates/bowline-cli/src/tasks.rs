@@ -97,7 +97,7 @@ pub(crate) async fn run(options: TasksOptions) -> Result<Exit, Failure> {
         (None, None) if is_list => ("", words),
         (None, None) => {
             return Err(Failure::usage("expected the id of a task")
-                .advice("bowline call --as-task, which prints one"));
+                .hint("the command `call` prints one, with --as-task"));
         }
     };
     let answers = rest.iter().map(|word| parse_answer(word));
@@ -169,8 +169,8 @@ impl Tasks<'_> {
     async fn list(&self) -> Result<Exit, Failure> {
         if !self.is_legacy() {
             return Err(
-                Failure::other("servers of this protocol version have no list of tasks").advice(
-                    "bowline tasks get TARGET ID, with the id that `call --as-task` printed",
+                Failure::other("servers of this protocol version have no list of tasks").hint(
+                    "show one task by the id that `call --as-task` printed, with `tasks get`",
                 ),
             );
         }

@@ -2,7 +2,10 @@
 
 use std::env;
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::time::Duration;
+
+use bowline::exchange::{Dialect, Dialects};
 
 /// A header or an environment variable. `Debug` omits the value, which may be secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -99,7 +102,7 @@ pub(crate) fn parse_address(text: &str) -> Result<String, String> {
     let host = if host.is_empty() { "127.0.0.1" } else { host };
     match port.parse::<u16>() {
         Ok(port) => Ok(format!("{host}:{port}")),
-        Err(_) => Err(format!("expected HOST:PORT or a port, got `{text}`")),
+        Err(_) => Err(format!("expected ADDRESS:PORT or a port, got `{text}`")),
     }
 }
 
@@ -115,6 +118,25 @@ pub(crate) fn parse_path(text: &str) -> Result<String, String> {
         true => Ok(text.to_owned()),
         false => Err("a path must start with `/`".to_owned()),
     }
+}
+
+/// Parses a number of at least 1.
+pub(crate) fn parse_count(text: &str) -> Result<NonZeroUsize, String> {
+    let count = text.parse::<NonZeroUsize>();
+    count.map_err(|_| format!("expected a number of at least 1, got `{text}`"))
+}
+
+/// Parses a protocol version that this program has.
+pub(crate) fn parse_version(text: &str) -> Result<String, String> {
+    if Dialect::of(text).is_some() {
+        return Ok(text.to_owned());
+    }
+    let all = Dialects::all();
+    let known: Vec<&str> = all.iter().map(|dialect| dialect.version).collect();
+    Err(format!(
+        "expected one of {}, got `{text}`",
+        known.join(", ")
+    ))
 }
 
 /// Parses seconds, or a number with the unit `ms`, `s`, `m` or `h`.

@@ -102,7 +102,7 @@ fn no_subscriptions(error: Error) -> Failure {
         Error::Rpc(rpc) if rpc.code == ErrorCode::METHOD_NOT_FOUND => {
             let what = "the server does not notify of changes: it has no `subscriptions/listen`";
             Failure::new(Exit::Rpc, what)
-                .advice("--protocol-version with an older version, if the server has one")
+                .hint("a server that has an older version may notify in it; choose it with --protocol-version")
         }
         _ => error.into(),
     }

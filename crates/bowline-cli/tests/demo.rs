@@ -102,9 +102,9 @@ fn an_http_server_prints_its_url() {
 }
 
 #[test]
-fn unknown_arguments_are_rejected_with_the_usage() {
+fn unknown_commands_are_rejected_with_the_command_for_help() {
     let output = bowline(&["dance"]);
 
     assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("bowline demo"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("try: bowline --help"));
 }

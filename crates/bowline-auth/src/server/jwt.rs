@@ -71,7 +71,9 @@ impl JwtVerifier {
             Ok(uri) if uri.authority().is_some() => {}
             _ => {
                 let issuer = RedactedUrl::new(issuer);
-                let what = format!("the issuer `{issuer}` is not a URL; use `JwtVerifier::new`");
+                let what = format!(
+                    "the issuer `{issuer}` is not a URL, so its metadata cannot be fetched"
+                );
                 return Err(Error::Misuse { what });
             }
         }

@@ -14,6 +14,7 @@ use super::options::UpstreamPlan;
 // The options for replicas.
 // No doc comment: it would be the description of every command with these options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "Replicas")]
 pub(crate) struct ClusterOptions {
     /// Be one of several replicas, which share this engine: `postgres://…`, `redis://…` or `nats://…`. `${NAME}` is
     /// replaced by an environment variable.

@@ -10,7 +10,9 @@ use bowline_bridge::Bridge;
 use super::BoxError;
 use super::options::{FrontPlan, HttpFront};
 use super::signals::Signals;
+use crate::failure::Failure;
 use crate::options::DrainOptions;
+use crate::suggestion::Suggestion;
 
 /// Serves clients until a signal, or until stdin ends.
 pub(crate) async fn serve(
@@ -33,9 +35,9 @@ pub(crate) async fn serve(
     let service = drain.apply(http_service(bridge, front));
     let bound = service.bind(&front.address).await;
     let bound = bound.map_err(|error| {
-        let address = &front.address;
         let cause = std::error::Error::source(&error).map_or(String::new(), |it| format!(": {it}"));
-        format!("failed to listen on {address}{cause}; choose another address with --http")
+        Failure::other(format!("failed to listen on {}{cause}", front.address))
+            .suggest(Suggestion::FreeAddress)
     })?;
     if signals.has_any() {
         return Ok(()); // before the server listens to them

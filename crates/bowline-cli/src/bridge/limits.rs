@@ -6,21 +6,22 @@ use std::time::Duration;
 use bowline_bridge::BridgeBuilder;
 use clap::Args;
 
-use crate::values::parse_duration;
+use crate::values::{parse_count, parse_duration};
 
 // Limits that replace the defaults of the bridge.
 // No doc comment: it would be the description of every command with these options.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
+#[command(next_help_heading = "Limits")]
 pub(crate) struct LimitOptions {
     /// The maximum number of connections to the server, or of its processes [default: 100].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
     max_connections: Option<NonZeroUsize>,
     /// How many connections or processes one client, or the clients of one principal, may use at a time if the server
     /// may ask about their calls [default: 1]. With more, calls at the same time do not share the state of the server.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
     max_connections_each: Option<NonZeroUsize>,
     /// How many connections or processes one authenticated principal may use in all [default: 50].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
     max_principal_connections: Option<NonZeroUsize>,
     /// How long connecting may take in all, with the start of the command, or the sign-in to a URL [default: 30s, without
     /// the sign-in].

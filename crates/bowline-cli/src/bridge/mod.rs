@@ -28,9 +28,11 @@ mod state_key;
 mod upstream;
 
 use bowline::telemetry::Telemetry;
+use bowline_bridge::config::UpstreamConfig;
 use bowline_bridge::{Bridge, Target, credentials};
 
 use crate::child_stderr::StderrWriter;
+use crate::encryption::{self, exposed_headers, print_warning};
 use crate::log::log_service_to_stderr;
 use crate::telemetry::Exporters;
 use options::{ConfigAction, UpstreamPlan};
@@ -73,6 +75,10 @@ async fn serve(
     let (bridge, served) = match &plan.upstream {
         UpstreamPlan::Config { file, sign_in, .. } => {
             let (bridge, config) = configured::bridge(file, sign_in, &child_stderr)?;
+            for server in config.upstreams().map(UpstreamConfig::server) {
+                let names = server.headers().map(|(name, _)| name);
+                print_warning(exposed_headers(server.url().unwrap_or_default(), names));
+            }
             let bridge = clustered(observed(bridge, telemetry), &plan, signals).await?;
             let guard = credentials::guard(&config)?;
             let settings = config.settings();
@@ -88,6 +94,7 @@ async fn serve(
             serve_one(target, &plan, telemetry, signals).await?
         }
         UpstreamPlan::Url(url) => {
+            print_warning(encryption::warning(url));
             serve_one(upstream::url_target(url), &plan, telemetry, signals).await?
         }
     };

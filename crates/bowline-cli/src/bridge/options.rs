@@ -26,33 +26,33 @@ pub(crate) struct BridgeOptions {
     #[arg(last = true)]
     command: Vec<OsString>,
     /// Serve the servers of a configuration file (`mcpServers`, as hosts write it).
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "command"])]
+    #[arg(help_heading = "Server", long, value_name = "FILE", conflicts_with_all = ["url", "command"])]
     config: Option<PathBuf>,
 
     /// Check the file and the variables that it names, and exit. No server is started.
-    #[arg(long, requires = "config", conflicts_with_all = ["check_pins", "accept_pins", "url", "command"])]
+    #[arg(help_heading = "Configuration file", long, requires = "config", conflicts_with_all = ["check_pins", "accept_pins", "url", "command"])]
     check_config: bool,
     /// Print what has changed in the tools of the file that are quarantined, and exit; with 1 if there are any.
-    #[arg(long, requires = "config", conflicts_with_all = ["accept_pins", "url", "command"])]
+    #[arg(help_heading = "Configuration file", long, requires = "config", conflicts_with_all = ["accept_pins", "url", "command"])]
     check_pins: bool,
     /// Accept the new definition of quarantined tools of the file, and exit: SERVER/TOOL, SERVER or `all` (repeatable).
-    #[arg(long, value_name = "TOOL", requires = "config", conflicts_with_all = ["url", "command"])]
+    #[arg(help_heading = "Configuration file", long, value_name = "TOOL", requires = "config", conflicts_with_all = ["url", "command"])]
     accept_pins: Vec<String>,
 
     /// Serve clients over HTTP at this address; port 0 selects a free one [default: 127.0.0.1:8000].
-    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    #[arg(help_heading = "Clients", long, value_name = "ADDR", value_parser = parse_address)]
     http: Option<String>,
     /// Serve one client over stdin and stdout.
-    #[arg(long, conflicts_with = "http")]
+    #[arg(help_heading = "Clients", long, conflicts_with = "http")]
     stdio: bool,
     /// The path of the HTTP endpoint [default: /mcp]. HTTP+SSE, the transport of 2024-11-05, is also served at `/sse`.
-    #[arg(long, value_parser = parse_path)]
+    #[arg(help_heading = "Clients", long, value_parser = parse_path)]
     path: Option<String>,
     /// Accept requests from web pages of this origin (repeatable).
-    #[arg(long, value_name = "ORIGIN", value_parser = parse_origin)]
+    #[arg(help_heading = "Clients", long, value_name = "ORIGIN", value_parser = parse_origin)]
     cors: Vec<String>,
-    /// Accept requests for this host name, in addition to loopback names (repeatable).
-    #[arg(long, value_name = "HOST", value_parser = parse_host)]
+    /// Accept requests whose `Host` header has this name, in addition to loopback names (repeatable).
+    #[arg(help_heading = "Clients", long, value_name = "NAME", value_parser = parse_host)]
     allow_host: Vec<String>,
 
     /// Use this protocol version to the server and no other, for example 2025-11-25 [default: the newest that it has; for
@@ -60,20 +60,25 @@ pub(crate) struct BridgeOptions {
     #[arg(long, value_name = "VERSION", value_parser = parse_version)]
     protocol_version: Option<String>,
     /// Send this header to the URL, `Name: value` (repeatable). `${NAME}` is replaced by an environment variable.
-    #[arg(long, value_name = "HEADER")]
+    #[arg(help_heading = "Server", long, value_name = "HEADER")]
     header: Vec<String>,
     /// Set an environment variable of the command, `NAME=VALUE`, or pass on that of this process, `NAME` (repeatable).
-    #[arg(long, value_name = "VARIABLE")]
+    #[arg(help_heading = "Server", long, value_name = "VARIABLE")]
     env: Vec<String>,
     /// Pass the whole environment to the command, including secrets.
-    #[arg(long)]
+    #[arg(help_heading = "Server", long)]
     inherit_env: bool,
 
     /// Do not sign in with OAuth when the server at the URL refuses a request, or a server of the file with `oauth`.
-    #[arg(long)]
+    #[arg(help_heading = "Server", long)]
     no_oauth: bool,
     /// The folder for OAuth tokens. Only its owner can read the files.
-    #[arg(long, value_name = "DIR", conflicts_with = "no_oauth")]
+    #[arg(
+        help_heading = "Server",
+        long,
+        value_name = "DIR",
+        conflicts_with = "no_oauth"
+    )]
     token_dir: Option<PathBuf>,
 
     #[command(flatten)]
@@ -82,7 +87,7 @@ pub(crate) struct BridgeOptions {
     /// The key that seals what clients keep of calls that wait for an answer: `@FILE`, created if missing,
     /// or `${NAME}`, an environment variable with 32 bytes in base64 or as 64 hexadecimal digits. With it, a client that
     /// continues such a call after a restart is told that the call was lost [default: a random one].
-    #[arg(long, value_name = "KEY", value_parser = StateKeySource::parse, conflicts_with_all = ["config", "cluster"])]
+    #[arg(help_heading = "Clients", long, value_name = "KEY", value_parser = StateKeySource::parse, conflicts_with_all = ["config", "cluster"])]
     state_key: Option<StateKeySource>,
 
     #[command(flatten)]
@@ -95,7 +100,7 @@ pub(crate) struct BridgeOptions {
     telemetry: TelemetryOptions,
 
     /// Log more to stderr; twice for everything.
-    #[arg(short, long, action = clap::ArgAction::Count)]
+    #[arg(help_heading = "Telemetry", short, long, action = clap::ArgAction::Count)]
     verbose: u8,
 }
 
@@ -384,7 +389,7 @@ mod tests {
         let lines = [
             ("bridge", "expected a server"),
             ("bridge npx", "put a command after `--`"),
-            ("bridge npx some-server", "put a command after `--`"),
+            ("bridge npx some-server", "unexpected argument"),
             ("bridge https://a.example -- server", "cannot be used with"),
             (
                 "bridge https://a.example --http 1 --stdio",
@@ -412,7 +417,7 @@ mod tests {
             ("bridge https://a.example --idle-timeout soon", "soon"),
             ("bridge --max-connections 0 -- server", "0"),
             ("bridge --path mcp -- server", "start with `/`"),
-            ("bridge --http nowhere -- server", "HOST:PORT"),
+            ("bridge --http nowhere -- server", "ADDRESS:PORT"),
             ("bridge --cluster mysql://a -- server", "postgres://"),
             ("bridge --cluster-name a -- server", "--cluster"),
             ("bridge --state-key secret -- server", "`@FILE`"),

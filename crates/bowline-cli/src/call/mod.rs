@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 use crate::arguments::{Argument, add_arguments, missing};
 use crate::content::ContentPrinter;
 use crate::exit::Exit;
-use crate::failure::{Failure, version_advice};
+use crate::failure::{Failure, version_hint};
 use crate::interrupt::{interrupted, until_interrupted};
 use crate::log::log_to_stderr;
 use crate::nearest::nearest;
@@ -31,8 +31,9 @@ use crate::output::{Output, OutputOptions, Style, visible_line};
 use crate::questions::{QuestionOptions, Questions};
 use crate::signature::{Schema, Signature};
 use crate::status_line::StatusLine;
+use crate::suggestion::Suggestion;
 use crate::target::{ConnectOptions, Target, finish, split_words};
-use crate::values::parse_duration;
+use crate::values::{parse_count, parse_duration};
 
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[command(override_usage = "\
@@ -61,10 +62,10 @@ pub(crate) struct CallOptions {
     #[arg(long)]
     as_task: bool,
     /// Call the tool this many times, and print percentiles.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
     repeat: Option<NonZeroUsize>,
     /// How many calls of --repeat run at a time.
-    #[arg(long, value_name = "K", default_value = "1", requires = "repeat")]
+    #[arg(long, value_name = "K", default_value = "1", value_parser = parse_count, requires = "repeat")]
     concurrency: NonZeroUsize,
     #[command(flatten)]
     questions: QuestionOptions,
@@ -85,7 +86,7 @@ pub(crate) fn parse_level(text: &str) -> Result<LogLevel, String> {
     let level = serde_json::from_value(Value::from(text));
     level
         .map(|level| LogLevel(Some(level)))
-        .map_err(|_| format!("unknown level `{text}`"))
+        .map_err(|_| format!("expected debug, info, warning, error or none, got `{text}`"))
 }
 
 /// Calls a tool, and prints its result.
@@ -103,10 +104,13 @@ pub(crate) async fn run(options: CallOptions) -> Result<Exit, Failure> {
     let status = StatusLine::new(output);
     let (target, words) = split_words(&options.words, &options.command, &options.connect)?;
     let Some((tool, words)) = words.split_first() else {
-        return Err(Failure::usage("expected the name of a tool")
-            .advice("bowline ls, for the tools of the server"));
+        return Err(Failure::usage("expected the name of a tool").suggest(Suggestion::ListTools));
     };
-    let given = Given::read(options.args.as_deref(), words.iter().map(String::as_str))?;
+    let given = Given::read(options.args.as_deref(), words.iter().map(String::as_str));
+    let given = given.map_err(|failure| match failure.suggestion() {
+        Some(_) => failure,
+        None => failure.suggest(Suggestion::ShowTool(tool.clone())),
+    })?;
     let questions = options.questions.questions(&status, output)?;
     let client = connect(&target, &options, &questions, &status).await?;
     let command = ToolCommand {
@@ -117,7 +121,8 @@ pub(crate) async fn run(options: CallOptions) -> Result<Exit, Failure> {
         status,
         output,
     };
-    command.run(given).await
+    let ended = command.run(given).await;
+    ended.map_err(|failure| failure.at(&target))
 }
 
 /// The arguments of the command line.
@@ -139,14 +144,30 @@ impl Given {
                         .map_err(|error| Failure::usage("failed to read stdin").caused_by(error))?,
                     None => text.to_owned(),
                 };
-                let parsed = serde_json::from_str(&text);
-                parsed.map_err(|error| {
-                    Failure::usage(format!("--args: expected a JSON object: {error}"))
-                })?
+                match serde_json::from_str(&text) {
+                    Ok(Value::Object(object)) => object,
+                    Ok(_) => {
+                        let text = "--args: expected a JSON object, got another JSON value";
+                        return Err(Failure::usage(text));
+                    }
+                    Err(error) => {
+                        let text = "--args: expected a JSON object, got invalid JSON";
+                        return Err(Failure::usage(text).caused_by(error));
+                    }
+                }
             }
         };
-        let words = words.map(|word| Argument::parse(word, &read_file));
-        let words = words.collect::<Result<_, _>>().map_err(Failure::usage)?;
+        let words = words.map(|word| {
+            Argument::parse(word, &read_file).map_err(|why| {
+                let failure = Failure::usage(why);
+                let json: Result<Map<String, Value>, _> = serde_json::from_str(word);
+                match json.is_ok() && args.is_none() {
+                    true => failure.suggest(Suggestion::JsonArguments(word.to_owned())),
+                    false => failure,
+                }
+            })
+        });
+        let words = words.collect::<Result<_, _>>()?;
         Ok(Self { object, words })
     }
 }
@@ -286,8 +307,10 @@ impl ToolCommand<'_> {
         found.ok_or_else(|| {
             let failure = Failure::usage(format!("the server has no tool `{}`", self.tool));
             match nearest(&self.tool, tools.iter().map(|tool| tool.name.as_str())) {
-                Some(name) => failure.advice(visible_line(name)),
-                None => failure.advice("bowline ls, for the tools of the server"),
+                Some(name) => {
+                    failure.suggest(Suggestion::OtherItem(self.tool.clone(), name.to_owned()))
+                }
+                None => failure.suggest(Suggestion::ListTools),
             }
         })
     }
@@ -345,9 +368,9 @@ impl ToolCommand<'_> {
         let result = reply.tool_result()?;
         let exit = result::print(&result, &printer)?;
         if result.is_error == Some(true)
-            && let Some(advice) = version_advice(&reply.text())
+            && let Some(hint) = version_hint(&reply.text())
         {
-            eprintln!("try: {advice}");
+            eprintln!("hint: {hint}");
         }
         Ok(exit)
     }

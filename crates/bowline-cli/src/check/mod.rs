@@ -10,6 +10,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{Output, OutputOptions, Style, visible_line, wrap};
 use crate::show::open;
+use crate::suggestion::Suggestion;
 
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub(crate) struct CheckOptions {
@@ -41,8 +42,8 @@ pub(crate) fn run(options: &CheckOptions) -> Result<Exit, Failure> {
         .iter()
         .find(|name| all_laws().all(|law| law.name != **name));
     if let Some(name) = unknown {
-        let failure = Failure::usage(format!("unknown law `{}`", visible_line(name)));
-        return Err(failure.advice("bowline check --list"));
+        let failure = Failure::usage(format!("unknown rule `{}`", visible_line(name)));
+        return Err(failure.suggest(Suggestion::ListRules));
     }
     let Some(file) = options.file.as_ref().filter(|_| !options.list) else {
         print_laws(output)?;

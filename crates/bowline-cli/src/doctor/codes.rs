@@ -44,7 +44,7 @@ macro_rules! codes {
 codes! {
     DNS_FAILED = "dns-failed", Error,
         "No client can find the server.",
-        "Check the host name, and that its DNS record exists for clients outside of your network.";
+        "Check the name, and that its DNS record exists for clients outside of your network.";
     CONNECTION_FAILED = "connection-failed", Error,
         "No client can connect.",
         "Check that the server runs, listens on an address that clients reach, and that no firewall blocks the port.";
@@ -127,7 +127,7 @@ codes! {
         "Answer requests with an unexpected Origin header with status 403.";
     HOST_NOT_CHECKED = "host-not-checked", Warning,
         "A web page can reach a server on this machine under a name of its own (DNS rebinding).",
-        "Answer requests for an unexpected Host with status 403.";
+        "Answer requests for an unexpected `Host` header with status 403.";
     NO_CORS = "no-cors", Note,
         "Clients in a web page cannot use the server. Other clients do not need it.",
         "If web pages should use it, answer preflight requests for their origins.";

@@ -43,6 +43,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::hosts::ConfiguredServer;
 use crate::output::{Output, OutputOptions};
+use crate::suggestion::Suggestion;
 use crate::target::{ConnectOptions, Target, TargetArgs, configured_server};
 use crate::values::parse_duration;
 use config::{ConfigCheck, Consent};
@@ -181,7 +182,8 @@ pub(crate) async fn run(options: &DoctorOptions) -> Result<Exit, Failure> {
     if options.fix_config && configured.is_none() {
         return Err(
             Failure::usage("--fix-config is for a server of a host's configuration")
-                .advice("a name of `bowline servers`, or FILE#NAME"),
+                .suggest(Suggestion::Servers)
+                .hint("give the name of a server of a host, or FILE#NAME"),
         );
     }
     let (mut report, config) = examine(configured.as_ref(), options).await?;
@@ -270,8 +272,11 @@ async fn examine_target(target: &Target, options: &DoctorOptions) -> Result<Repo
                 Ok(())
             }
             Target::Recording(file) => {
-                let advice = format!("bowline check {}", file.display());
-                Err(Failure::usage("a recording cannot be examined").advice(advice))
+                let check = Suggestion::CheckRecording(file.display().to_string());
+                Err(
+                    Failure::usage("the doctor examines servers, and this is a recording")
+                        .suggest(check),
+                )
             }
         }
     };

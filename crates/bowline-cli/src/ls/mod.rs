@@ -16,6 +16,7 @@ use crate::log::log_to_stderr;
 use crate::nearest::nearest;
 use crate::output::{Output, OutputOptions};
 use crate::signature::Signature;
+use crate::suggestion::Suggestion;
 use crate::target::{ConnectOptions, TargetArgs, server_facts, with_client};
 
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -163,8 +164,10 @@ impl Listing {
                 let near = nearest(name, known.iter().map(String::as_str));
                 let failure = Failure::usage(message);
                 return Err(match near {
-                    Some(near) => failure.advice(format!("--name {near}")),
-                    None => failure,
+                    Some(near) => {
+                        failure.suggest(Suggestion::OtherItem(name.clone(), near.to_owned()))
+                    }
+                    None => failure.suggest(Suggestion::ListTools),
                 });
             }
         }

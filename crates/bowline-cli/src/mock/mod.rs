@@ -17,6 +17,7 @@ use crate::failure::Failure;
 use crate::log::log_to_stderr;
 use crate::output::{visible, visible_line};
 use crate::show;
+use crate::suggestion::Suggestion;
 use crate::values::parse_address;
 use faults::{FailureSpec, parse_drop_after, parse_latency};
 
@@ -94,7 +95,7 @@ impl MockOptions {
             let known: Vec<&str> = all.iter().map(|dialect| dialect.version).collect();
             return Err(
                 Failure::usage(format!("unknown protocol version `{unknown}`"))
-                    .advice(format!("one of {}", known.join(", "))),
+                    .hint(format!("the versions are {}", known.join(", "))),
             );
         }
         Ok(Dialects::only(|dialect| {
@@ -134,7 +135,7 @@ async fn serve_http(mock: &Mock, address: &str) -> Result<(), Failure> {
     let cannot_listen = |error: Box<dyn std::error::Error + Send + Sync>| {
         Failure::other(format!("failed to listen on {address}"))
             .caused_by(error)
-            .advice("another address, with --http")
+            .suggest(Suggestion::FreeAddress)
     };
     let service = mock.http();
     if !mock.drops_connections() {

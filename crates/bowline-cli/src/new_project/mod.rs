@@ -67,7 +67,7 @@ fn path_dependency(checkout: &Path) -> Result<String, Failure> {
             checkout.display()
         );
         return Err(Failure::usage(message)
-            .advice("the folder with the workspace's Cargo.toml: --path SDK_CHECKOUT"));
+            .hint("give the folder with the workspace's Cargo.toml, with --path SDK_CHECKOUT"));
     }
     let sdk = sdk.canonicalize().unwrap_or(sdk);
     // A JSON string is a TOML string, too.
@@ -98,7 +98,9 @@ fn write(folder: &Path, files: &[(&str, String)]) -> Result<(), Failure> {
     if let Err(error) = fs::create_dir(folder) {
         if error.kind() == std::io::ErrorKind::AlreadyExists {
             let message = format!("{} exists already", folder.display());
-            return Err(Failure::other(message).advice("another name, or remove the folder first"));
+            return Err(
+                Failure::other(message).hint("choose another name, or remove the folder first")
+            );
         }
         return Err(failed(error));
     }

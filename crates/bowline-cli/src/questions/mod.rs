@@ -24,6 +24,7 @@ use crate::failure::Failure;
 use crate::output::{Output, Style, visible, visible_line};
 use crate::sign_in::open_browser;
 use crate::status_line::StatusLine;
+use crate::suggestion::Suggestion;
 use form::Field;
 use terminal::{Conversation, Terminal};
 
@@ -175,7 +176,14 @@ impl Asked {
         if !self.answers.is_empty() {
             return match self.scripted_form(&fields) {
                 Ok(content) => ElicitResult::accept(Value::Object(content)),
-                Err(why) => self.fail(&params.message, &why, "--answer key=value").await,
+                Err(why) => {
+                    self.fail(
+                        &params.message,
+                        &why,
+                        "answer its fields, with --answer key=value",
+                    )
+                    .await
+                }
             };
         }
         let Some(terminal) = &self.terminal else {
@@ -183,12 +191,12 @@ impl Asked {
                 .iter()
                 .map(|field| format!("--answer {}=…", visible_line(field.name)))
                 .collect();
-            let advice = match names.is_empty() {
-                true => "--refuse, or run it at a terminal".to_owned(),
-                false => format!("{}, or --refuse", names.join(" ")),
+            let hint = match names.is_empty() {
+                true => "answer it at a terminal".to_owned(),
+                false => format!("answer it, with {}", names.join(" ")),
             };
             return self
-                .fail(&params.message, "stdin is not a terminal", &advice)
+                .fail(&params.message, "stdin is not a terminal", &hint)
                 .await;
         };
         let mut conversation = terminal.converse().await;
@@ -286,9 +294,9 @@ impl Asked {
             return ElicitResult::new(ElicitAction::Accept);
         }
         let Some(terminal) = &self.terminal else {
-            let advice = "--accept-urls, or --refuse";
+            let hint = "agree to visit addresses, with --accept-urls";
             return self
-                .fail(&params.message, "stdin is not a terminal", advice)
+                .fail(&params.message, "stdin is not a terminal", hint)
                 .await;
         };
         let mut conversation = terminal.converse().await;
@@ -317,8 +325,11 @@ impl Asked {
             return reply(text.clone());
         }
         let Some(terminal) = &self.terminal else {
-            let (what, advice) = ("for the reply of a model", "--reply TEXT, or --refuse");
-            return self.fail(what, "stdin is not a terminal", advice).await;
+            let (what, hint) = (
+                "for the reply of a model",
+                "give the reply, with --reply TEXT",
+            );
+            return self.fail(what, "stdin is not a terminal", hint).await;
         };
         let mut conversation = terminal.converse().await;
         let title = "The server asks for the reply of a model to:";
@@ -342,10 +353,15 @@ impl Asked {
 
     /// Records that a question cannot be answered, which ends the command. Never returns: the server gets no answer that
     /// it could go on with, and the call is cancelled.
-    async fn fail<T>(&self, question: &str, why: &str, advice: &str) -> T {
+    async fn fail<T>(&self, question: &str, why: &str, hint: &str) -> T {
         let message = format!("the server asks `{}`, and {why}", visible_line(question));
-        let failure = Failure::usage(message).advice(advice);
-        self.set_unanswered(failure);
+        let failure = Failure::usage(message).hint(hint);
+        // A form or an address can be declined, which tools expect. Without the reply of a model, most of them fail.
+        let is_declinable = self.answers.is_empty() && question != SAMPLING;
+        self.set_unanswered(match is_declinable {
+            true => failure.suggest(Suggestion::Refuse),
+            false => failure,
+        });
         // A permit is kept if the command does not wait yet.
         self.is_unanswered.notify_one();
         std::future::pending().await
@@ -410,6 +426,8 @@ fn file_uri(path: &std::path::Path) -> String {
     }
     uri
 }
+
+const SAMPLING: &str = "for the reply of a model";
 
 #[cfg(test)]
 mod tests {

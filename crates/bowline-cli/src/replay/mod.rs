@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::log::log_to_stderr;
 use crate::mock::open_recording;
 use crate::output::{OutputOptions, visible_line};
+use crate::suggestion::Suggestion;
 use crate::target::{ConnectOptions, TargetArgs};
 use crate::values::parse_duration;
 use print::Printer;
@@ -73,8 +74,7 @@ impl ReplayOptions {
         }
         let builder = target.client(&self.connect)?;
         let connected = replay.connect(builder).await;
-        let connected =
-            connected.map_err(|error| Failure::connecting(&target.to_string(), error))?;
+        let connected = connected.map_err(|error| Failure::connecting(&target, error))?;
         if !self.yes {
             let writing = connected.writing_tools().await.map_err(Failure::from)?;
             agree(&writing).await?;
@@ -108,7 +108,9 @@ async fn agree(writing: &BTreeSet<String>) -> Result<(), Failure> {
         names.join(", ")
     );
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return Err(Failure::usage(what).advice("--yes, if they may be called again"));
+        return Err(Failure::usage(what)
+            .suggest(Suggestion::Yes)
+            .hint("only if they may be called again"));
     }
     eprint!("bowline: {what}\nCall them again? [y/N] ");
     let _ = io::stderr().flush();

@@ -16,8 +16,9 @@ use crate::hosts::{ConfiguredServer, Launch, Machine};
 use crate::interrupt::until_interrupted;
 use crate::output::{Output, Style, visible_line, wrap};
 use crate::sign_in::SignIn;
+use crate::suggestion::Suggestion;
 use crate::target::{ConnectOptions, Target, finish, server_facts};
-use crate::values::parse_duration;
+use crate::values::{parse_count, parse_duration};
 
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub(crate) struct CheckOptions {
@@ -31,7 +32,7 @@ pub(crate) struct CheckOptions {
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "30s")]
     timeout: Duration,
     /// How many servers --check connects to at a time.
-    #[arg(long, value_name = "N", default_value = "4")]
+    #[arg(long, value_name = "N", default_value = "4", value_parser = parse_count)]
     concurrency: NonZeroUsize,
 }
 
@@ -151,7 +152,7 @@ fn ask_for_consent() -> Result<(), Failure> {
     if !io::stdin().is_terminal() {
         return Err(
             Failure::usage("--check starts commands, and there is no terminal to ask at")
-                .advice("--check --yes"),
+                .suggest(Suggestion::Yes),
         );
     }
     eprint!("Start these commands? [y/N] ");
@@ -211,7 +212,7 @@ async fn check(target: &Target) -> Result<Checked, String> {
     let client = target
         .connect(&ConnectOptions::default(), |builder| builder)
         .await;
-    let client = client.map_err(|failure| failure.with_advice())?;
+    let client = client.map_err(|failure| failure.with_hint())?;
     let about = server_facts(&client).await;
     let has_tools = about
         .as_ref()

@@ -81,7 +81,7 @@ pub(crate) fn open(file: &std::path::Path) -> Result<Recording, Failure> {
     Recording::open(file).map_err(|error| {
         let name = file.display();
         let failure = Failure::usage(format!("failed to read {name}")).caused_by(error);
-        failure.advice("a file that `bowline tap --record FILE` wrote")
+        failure.hint("a recording is a file that the command `tap` wrote, with --record FILE")
     })
 }
 

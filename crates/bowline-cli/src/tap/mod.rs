@@ -22,9 +22,11 @@ use bowline_recording::{Header, Recorder, RecorderOptions, RecorderThread, Redac
 use clap::Args;
 
 use crate::child_stderr::StderrWriter;
+use crate::encryption::{exposed_headers, print_warning};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::OutputOptions;
+use crate::suggestion::Suggestion;
 use crate::values::{NamedValue, parse_address, parse_url};
 
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -41,8 +43,8 @@ pub(crate) struct TapOptions {
     /// Listen at this address; port 0 selects a free one [default: 127.0.0.1:8008].
     #[arg(long, value_name = "ADDR", value_parser = parse_address, requires = "url")]
     http: Option<String>,
-    /// Accept requests for this host name, in addition to loopback names (repeatable).
-    #[arg(long, value_name = "HOST", value_parser = parse_host, requires = "url")]
+    /// Accept requests whose `Host` header has this name, in addition to loopback names (repeatable).
+    #[arg(long, value_name = "NAME", value_parser = parse_host, requires = "url")]
     allow_host: Vec<String>,
     /// Accept requests from web pages of this origin, in addition to loopback ones (repeatable).
     #[arg(long, value_name = "ORIGIN", value_parser = parse_origin, requires = "url")]
@@ -75,6 +77,8 @@ pub(crate) async fn run(options: TapOptions) -> Result<Exit, Failure> {
     match (&options.url, options.command.is_empty()) {
         (Some(url), _) => {
             let headers = NamedValue::parse_headers(&options.header).map_err(Failure::usage)?;
+            let names = headers.iter().map(|header| header.name.as_str());
+            print_warning(exposed_headers(url, names));
             let target = match options.no_redact {
                 true => url.clone(),
                 false => redactor.path(url),
@@ -103,7 +107,8 @@ pub(crate) async fn run(options: TapOptions) -> Result<Exit, Failure> {
             exit.map(Exit::Child)
         }
         (None, true) => Err(Failure::usage("expected a URL, or a command after `--`")
-            .advice("bowline tap -- npx -y some-server")),
+            .suggest(Suggestion::Help)
+            .hint("a command is put last: -- npx -y some-server")),
     }
 }
 

@@ -93,7 +93,7 @@ fn spawn(words: &[OsString]) -> Result<Child, Failure> {
         let failure = Failure::new(Exit::Connect, format!("failed to start `{program}`"));
         failure
             .caused_by(error)
-            .advice("the full path of the program")
+            .hint("give the full path of the program")
     })
 }
 

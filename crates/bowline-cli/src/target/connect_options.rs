@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::{Target, resolve};
 use crate::failure::Failure;
-use crate::values::parse_duration;
+use crate::values::{parse_duration, parse_version};
 
 // The server of a command that takes no other words.
 // No doc comment: it would be the description of every command with these options.
@@ -53,7 +53,7 @@ pub(crate) struct ConnectOptions {
     #[arg(long, value_name = "DIR", conflicts_with = "no_oauth")]
     pub(crate) token_dir: Option<PathBuf>,
     /// Use this protocol version and no other, for example 2025-11-25.
-    #[arg(long, value_name = "VERSION")]
+    #[arg(long, value_name = "VERSION", value_parser = parse_version)]
     pub(crate) protocol_version: Option<String>,
     /// How long connecting may take until the server has answered, for example 60s [default: 30s].
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]

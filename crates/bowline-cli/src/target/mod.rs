@@ -26,6 +26,7 @@ use crate::mock::open_recording;
 use crate::output::visible_line;
 use crate::redact::redact_words;
 use crate::sign_in::SignIn;
+use crate::usage_error::is_program;
 use crate::values::NamedValue;
 
 /// A server to talk to.
@@ -56,6 +57,13 @@ pub(crate) struct CommandTarget {
 }
 
 impl CommandTarget {
+    /// Returns whether the program and its arguments are one word, as if there were a shell.
+    pub(crate) fn is_one_word(&self) -> bool {
+        let program = self.program.to_string_lossy();
+        let mut words = program.split_whitespace();
+        words.next().is_some_and(is_program) && words.next().is_some()
+    }
+
     /// Returns the command. Its stderr is not passed on.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.program).args(&self.args);
@@ -76,6 +84,17 @@ impl UrlTarget {
     /// Returns a client that signs in as `name` when the server refuses a request; `None` if it must not.
     pub(crate) fn oauth(&self, name: &str) -> Option<OAuth> {
         self.sign_in.oauth(&self.url, name)
+    }
+
+    /// Returns the URL with another path; `None` if the path is not a plain one.
+    pub(crate) fn with_path(&self, path: &str) -> Option<String> {
+        let is_plain = |it: char| it.is_ascii_alphanumeric() || "/-_.".contains(it);
+        let mut url = url::Url::parse(&self.url).ok()?;
+        if !path.starts_with('/') || !path.chars().all(is_plain) {
+            return None;
+        }
+        url.set_path(path);
+        Some(url.into())
     }
 
     /// Returns a builder that sends the headers, without signing in.
@@ -139,7 +158,7 @@ impl Target {
         configure: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> Result<Client, Failure> {
         let client = configure(self.client(options)?).await;
-        client.map_err(|error| Failure::connecting(&self.to_string(), error))
+        client.map_err(|error| Failure::connecting(self, error))
     }
 }
 
@@ -177,7 +196,7 @@ pub(crate) async fn with_client<T>(
     let client = until_interrupted(target.connect(options, configure)).await?;
     let result = until_interrupted(work(&client)).await;
     finish(client).await;
-    result
+    result.map_err(|failure| failure.at(target))
 }
 
 /// Returns what a server says about itself. It is requested if connecting did not need it.

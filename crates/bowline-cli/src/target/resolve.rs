@@ -4,11 +4,14 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::{CommandTarget, ConnectOptions, Target, UrlTarget, is_recording};
+use crate::encryption::{self, print_warning};
 use crate::failure::Failure;
 use crate::hosts::{self, ConfiguredServer, Discovered, DiskFiles, Machine};
 use crate::nearest::nearest;
 use crate::output::visible_line;
 use crate::sign_in::SignIn;
+use crate::suggestion::Suggestion;
+use crate::usage_error::{is_program, with_scheme};
 use crate::values::NamedValue;
 
 /// Returns the server of a command line: `word` is its target, `command` the words after `--`.
@@ -28,7 +31,8 @@ pub(crate) fn resolve(
         }
         (None, None) => {
             return Err(Failure::usage("expected a server")
-                .advice("a URL, a name of `bowline servers`, or a command after `--`"));
+                .suggest(Suggestion::Servers)
+                .hint(EXPECTED));
         }
         (None, Some((program, args))) => Target::Command(CommandTarget {
             program: program.clone(),
@@ -54,8 +58,23 @@ pub(crate) fn split_words<'a>(
     options: &ConnectOptions,
 ) -> Result<(Target, &'a [String]), Failure> {
     match (words.split_first(), command.is_empty()) {
-        (Some((word, rest)), true) => Ok((resolve(Some(word), command, options)?, rest)),
+        (Some((word, rest)), true) => match resolve(Some(word), command, options) {
+            Ok(target) => Ok((target, rest)),
+            Err(failure) => Err(without_server(word, rest, failure)),
+        },
         _ => Ok((resolve(None, command, options)?, words)),
+    }
+}
+
+/// Returns the failure of an unknown server, or that of a command line that begins with the tool.
+fn without_server(word: &str, rest: &[String], failure: Failure) -> Failure {
+    let is_argument = |next: &String| next.contains('=') || next.starts_with('{');
+    let is_unknown = failure.suggestion() == Some(&Suggestion::Servers);
+    match is_unknown && rest.first().is_none_or(is_argument) {
+        true => Failure::usage(format!("expected a server in front of `{word}`, got none"))
+            .suggest(Suggestion::Servers)
+            .hint(EXPECTED),
+        false => failure,
     }
 }
 
@@ -136,7 +155,14 @@ fn find_in_file<'a>(
         let message = format!("{file} has no server `{}`", visible_line(name));
         match names.is_empty() {
             true => Failure::usage(message),
-            false => Failure::usage(message).advice(format!("one of {}", names.join(", "))),
+            false => {
+                let near = nearest(name, names.iter().map(AsRef::as_ref));
+                let near = near.unwrap_or(&names[0]);
+                let (given, other) = (format!("{file}#{name}"), format!("{file}#{near}"));
+                Failure::usage(message)
+                    .suggest(Suggestion::OtherServer(given, other))
+                    .hint(format!("the file has {}", names.join(", ")))
+            }
         }
     })
 }
@@ -181,22 +207,59 @@ fn find<'a>(discovered: &'a Discovered, word: &str) -> Result<&'a ConfiguredServ
     });
     let candidates: String = candidates.collect();
     let message = format!("several hosts have a server `{word}`:{candidates}");
-    Err(Failure::usage(message).advice(format!("{}:{word}", first.host.id())))
+    let other = format!("{}:{}", first.host.id(), first.name);
+    Err(Failure::usage(message).suggest(Suggestion::OtherServer(word.to_owned(), other)))
 }
 
 fn unknown(discovered: &Discovered, word: &str) -> Failure {
-    let message = match Path::new(word).is_file() {
-        true => format!("{word} is neither a recording nor the name of a server"),
-        false => format!("no host has a server `{word}`"),
-    };
-    let names = discovered.servers.iter().map(|server| server.name.as_str());
-    let advice = match nearest(word, names) {
-        Some(name) => format!("{}, or any name of `bowline servers`", visible_line(name)),
-        None if Path::new(word).is_file() => format!("{word}#NAME for a server of the file"),
-        None => "a name of `bowline servers`, a URL, or a command after `--`".to_owned(),
-    };
-    Failure::usage(message).advice(advice)
+    if let Some(url) = with_scheme(word) {
+        return Failure::usage(format!(
+            "expected a URL with http:// or https://, got `{word}`"
+        ))
+        .suggest(Suggestion::WithScheme(word.to_owned(), url));
+    }
+    if word.contains("://") {
+        let message = format!("expected a URL with http:// or https://, got `{word}`");
+        return Failure::usage(message).suggest(Suggestion::Help);
+    }
+    if is_program(word) {
+        return Failure::usage(format!("`{word}` is a command, and no name of a server"))
+            .suggest(Suggestion::AfterHyphens)
+            .hint("put the command that starts a server last, after `--`");
+    }
+    let path = Path::new(word);
+    if path.is_file() {
+        let message = format!("{word} is neither a recording nor the name of a server");
+        let read = hosts::read_file(path, &DiskFiles);
+        let servers = read.map(|read| read.servers).unwrap_or_default();
+        return match servers.first() {
+            Some(first) => {
+                let server = format!("{word}#{}", first.name);
+                Failure::usage(message)
+                    .suggest(Suggestion::ServerOfFile(word.to_owned(), server))
+                    .hint(format!("{word}#NAME is a server of the file"))
+            }
+            None => Failure::usage(message)
+                .suggest(Suggestion::Servers)
+                .hint(EXPECTED),
+        };
+    }
+    let failure = Failure::usage(format!("no host has a server `{word}`"));
+    let here = (discovered.servers.iter()).filter(|server| !server.is_elsewhere);
+    let names = here.clone().map(|server| server.name.as_str());
+    let near = nearest(word, names).and_then(|near| here.clone().find(|it| it.name == near));
+    match near {
+        Some(near) => {
+            let other = format!("{}:{}", near.host.id(), near.name);
+            failure.suggest(Suggestion::OtherServer(word.to_owned(), other))
+        }
+        None => failure.suggest(Suggestion::Servers).hint(EXPECTED),
+    }
 }
+
+/// What is a server on the command line.
+const EXPECTED: &str =
+    "a server is a URL, a name from the configuration of a host, or a command after `--`";
 
 /// Applies the options, which must fit the kind of the server.
 fn with_options(target: Target, options: &ConnectOptions) -> Result<Target, Failure> {
@@ -218,6 +281,7 @@ fn with_options(target: Target, options: &ConnectOptions) -> Result<Target, Fail
                 true => SignIn::Never,
                 false => SignIn::WhenRefused(options.token_dir.clone()),
             };
+            print_warning(encryption::warning(&target));
             Ok(Target::Url(target))
         }
         Target::Command(_) if is_of_url => Err(Failure::usage(

@@ -37,6 +37,7 @@ use scrape::{ScrapeReader, ScrapeServer};
 // Where spans and metrics go.
 // No doc comment: it would be the description of every command with these options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "Telemetry")]
 pub(crate) struct TelemetryOptions {
     /// Send spans and metrics to this OTLP endpoint over HTTP, such as http://localhost:4318.
     #[arg(long, value_name = "URL", value_parser = parse_endpoint)]

@@ -65,7 +65,7 @@ impl ScrapeServer {
         let (local_addr, listener) = bind.await.map_err(|error| {
             let message = format!("failed to listen on {address}");
             let failure = Failure::other(message).caused_by(error);
-            failure.advice("choose another address with --metrics")
+            failure.hint("choose another address with --metrics")
         })?;
         Ok(Self {
             local_addr,
@@ -198,7 +198,7 @@ mod tests {
 
         let second = ScrapeServer::bind(&address, ScrapeReader::default()).await;
 
-        let failure = second.unwrap_err().with_advice();
+        let failure = second.unwrap_err().with_hint();
         assert!(failure.contains(&address), "{failure}");
         assert!(failure.contains("--metrics"), "{failure}");
     }

@@ -341,7 +341,7 @@ async fn bad_arguments_are_refused_with_a_sentence_and_exit_code_2() {
         (&["bridge"], "expected a server"),
         (&["bridge", "npx"], "put a command after `--`"),
         (&["bridge", "--loud", "--", "x"], "'--loud'"),
-        (&["bridge", "--http", "x", "--", "x"], "HOST:PORT"),
+        (&["bridge", "--http", "x", "--", "x"], "ADDRESS:PORT"),
         (
             &[
                 "bridge",
@@ -464,10 +464,9 @@ async fn an_address_in_use_is_named_in_the_error() {
         let mut bridge = Program::start(&["bridge", "--http", &address, "--", "x"]);
         let error = bridge.stderr_line("bowline: ").await;
 
-        assert!(
-            error.contains(&address) && error.contains("--http"),
-            "{error}"
-        );
+        let suggested = bridge.stderr_line("try: ").await;
+        assert!(error.contains(&address), "{error}");
+        assert!(suggested.contains("--http 127.0.0.1:0 -- x"), "{suggested}");
         assert_eq!(bridge.exit().await.code(), Some(1));
     })
     .await;

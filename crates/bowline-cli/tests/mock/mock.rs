@@ -157,7 +157,7 @@ async fn a_file_that_is_not_a_recording_is_refused() {
 
             assert_eq!((stdout.as_str(), code), ("", 2), "{stderr}");
             assert!(
-                stderr.contains(file) && stderr.contains("try: "),
+                stderr.contains(file) && stderr.contains("hint: "),
                 "{stderr}"
             );
         }

@@ -94,7 +94,7 @@ async fn tools_that_may_change_something_need_consent() {
             stderr.contains("does not declare as read-only: ask"),
             "{stderr}"
         );
-        assert!(stderr.contains("try: --yes"), "{stderr}");
+        assert!(stderr.contains(" --yes -- "), "{stderr}");
     })
     .await;
 }

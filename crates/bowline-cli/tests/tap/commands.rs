@@ -122,7 +122,7 @@ async fn show_prints_one_exchange_in_full() {
         assert_eq!(missing.status.code(), Some(2));
         let not_a_recording = bowline(&["show", "/dev/null"]).await;
         assert_eq!(not_a_recording.status.code(), Some(2));
-        assert!(String::from_utf8_lossy(&not_a_recording.stderr).contains("try: "));
+        assert!(String::from_utf8_lossy(&not_a_recording.stderr).contains("hint: "));
     })
     .await;
 }

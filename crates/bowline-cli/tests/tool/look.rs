@@ -128,7 +128,7 @@ async fn failures_have_their_exit_codes_and_say_what_to_do() {
             &["broken", "the tool reported an error"][..],
         ),
         (&["call", "boom"], 4, &["boom, as asked"]),
-        (&["call", "ad", "a=1"], 2, &["no tool `ad`", "try: add"]),
+        (&["call", "ad", "a=1"], 2, &["no tool `ad`", " add a=1"]),
         (
             &["call", "add", "a=1", "c=2"],
             2,
@@ -226,10 +226,7 @@ async fn forms_are_answered_by_options_and_never_wait_in_vain() {
             ended.stderr.contains("What is your name?"),
             "{at}: {ended:?}"
         );
-        assert!(
-            ended.stderr.contains("try: --answer name=…"),
-            "{at}: {ended:?}"
-        );
+        assert!(ended.stderr.contains("--answer name=…"), "{at}: {ended:?}");
     })
     .await;
 }
@@ -371,7 +368,10 @@ async fn servers_of_hosts_are_listed_and_used_by_name() {
             Some(2),
             "without a terminal nothing is started: {asked:?}"
         );
-        assert!(unknown.stderr.contains("try: demo"), "{unknown:?}");
+        assert!(
+            unknown.stderr.contains("try: bowline ls cursor:demo"),
+            "{unknown:?}"
+        );
     })
     .await;
 }

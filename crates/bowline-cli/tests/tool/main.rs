@@ -10,7 +10,9 @@
 mod interrupt;
 mod interrupted_requests;
 mod look;
+mod mistakes;
 mod own_server;
+mod plain_http;
 mod sign_in;
 mod support;
 mod terminal;

@@ -191,7 +191,7 @@ async fn every_kind_of_question_can_be_answered_by_options() {
             let unanswered = call(&["visit"]).await;
             assert_eq!(unanswered.code, Some(2), "{version}: {unanswered:?}");
             assert!(
-                unanswered.stderr.contains("try: --accept-urls"),
+                unanswered.stderr.contains("--accept-urls"),
                 "{version}: {unanswered:?}"
             );
             let thought = call(&["think", "--reply", "Because."]).await;
@@ -199,7 +199,7 @@ async fn every_kind_of_question_can_be_answered_by_options() {
             let silent = call(&["think"]).await;
             assert_eq!(silent.code, Some(2), "{version}: {silent:?}");
             assert!(
-                silent.stderr.contains("try: --reply TEXT"),
+                silent.stderr.contains("--reply TEXT"),
                 "{version}: {silent:?}"
             );
             let rooted = call(&["roots", "--root", "/tmp"]).await;

@@ -22,7 +22,7 @@ pub(crate) fn source(facts: &SourceFacts, is_local: bool) -> Vec<Finding> {
         });
     }
     if facts.host.as_ref().is_some_and(is_accepted) {
-        let what = "A request for another host name is answered as any other.";
+        let what = "A request with another `Host` header is answered as any other.";
         findings.push(Finding::new(&codes::HOST_NOT_CHECKED, what));
     }
     match &facts.preflight {

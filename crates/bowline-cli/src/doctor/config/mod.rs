@@ -139,7 +139,7 @@ impl ConfigCheck {
         }
         let cannot = |why: &str| {
             Failure::other(format!("failed to change {file}: {why}"))
-                .advice("change the entry by yourself; the findings say how")
+                .hint("change the entry by yourself; the findings say how")
         };
         let mended = self.mended().map_err(|why| cannot(&why))?;
         let diff = diff::diff(&self.text, &mended);

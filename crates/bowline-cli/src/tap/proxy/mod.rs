@@ -39,6 +39,7 @@ use tokio::task::JoinSet;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::interrupt::interrupted;
+use crate::suggestion::Suggestion;
 use crate::values::NamedValue;
 
 use message_tee::{MessageTee, TeeBudget};
@@ -67,7 +68,7 @@ pub(super) async fn run(
     let listener = TcpListener::bind(&front.address).await.map_err(|error| {
         let message = format!("failed to listen on {}", front.address);
         let failure = Failure::other(message).caused_by(error);
-        failure.advice("another address, with --http 127.0.0.1:0")
+        failure.suggest(Suggestion::FreeAddress)
     })?;
     let address = listener
         .local_addr()

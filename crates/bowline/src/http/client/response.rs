@@ -105,7 +105,7 @@ impl Endpoint {
                     Ok(Message::Response(response)) => response.outcome.err(),
                     _ => None,
                 };
-                let text = text.map_or_else(|| printable(body), |error| error.message.into());
+                let text = text.map_or_else(|| printable(body), |error| error.message);
                 let text = match text.as_str() {
                     "" => String::new(),
                     text => format!(": {}", shortened(text)),
