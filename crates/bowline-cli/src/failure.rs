@@ -20,7 +20,8 @@ pub(crate) struct Failure {
     exit: Exit,
     message: String,
     source: Option<Box<dyn StdError + Send + Sync>>,
-    suggestion: Option<Suggestion>,
+    // Boxed, since every function that can fail returns room for it.
+    suggestion: Option<Box<Suggestion>>,
     /// What to do, in prose.
     hint: Option<String>,
     /// Whether the server requires authorization, or refused the one that it got.
@@ -72,7 +73,7 @@ impl Failure {
     /// Sets the command to try.
     #[must_use]
     pub(crate) fn suggest(mut self, suggestion: Suggestion) -> Self {
-        self.suggestion = Some(suggestion);
+        self.suggestion = Some(Box::new(suggestion));
         self
     }
 
@@ -163,7 +164,7 @@ impl Failure {
     }
 
     pub(crate) fn suggestion(&self) -> Option<&Suggestion> {
-        self.suggestion.as_ref()
+        self.suggestion.as_deref()
     }
 
     /// Returns the message with its causes and the hint, on one line.
