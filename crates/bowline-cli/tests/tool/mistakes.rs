@@ -65,13 +65,13 @@ const MISTAKES: &[Mistake] = &[
         Some(("Help", Ends)),
     ),
     (
-        "ls {url} --connect-timout 5s",
-        "'--connect-timout'",
+        "ls {url} --connect-timeouts 5s",
+        "'--connect-timeouts'",
         Some(("OtherOption", Ends)),
     ),
     (
-        "ls {url} --connect-timout=5s",
-        "'--connect-timout'",
+        "ls {url} --connect-timeouts=5s",
+        "'--connect-timeouts'",
         Some(("OtherOption", Ends)),
     ),
     (
@@ -322,8 +322,8 @@ const MISTAKES: &[Mistake] = &[
         Some(("OtherItem", Ends)),
     ),
     (
-        "prompt {url} gret name=x",
-        "has no prompt `gret`",
+        "prompt {url} greets name=x",
+        "has no prompt `greets`",
         Some(("OtherItem", Ends)),
     ),
     ("prompt {url} greet", "missing `name`", None),
