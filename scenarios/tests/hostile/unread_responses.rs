@@ -114,7 +114,7 @@ async fn one_byte_windows_request_small_events(target: Target) -> Result<String,
     list_tools(target, 1, "text/event-stream").await
 }
 
-/// Requests lists of tools on all streams of 400 connections, and admits `window` bytes of each response.
+/// Requests lists of tools on all streams of 1,000 connections, and admits `window` bytes of each response.
 async fn list_tools(target: Target, window: u32, accept: &str) -> Result<String, String> {
     let head = raw_http2::post(&[
         ("accept", accept),
@@ -141,7 +141,7 @@ async fn list_tools(target: Target, window: u32, accept: &str) -> Result<String,
             .concat(),
     );
     let answered = Arc::new(AtomicU64::new(0));
-    let all = runner::connections(400);
+    let all = runner::connections(1000);
     // The attack is on memory. All at once it would be one on the processor.
     let turns = Arc::new(Semaphore::new(16));
     let mut connections = JoinSet::new();
@@ -153,15 +153,18 @@ async fn list_tools(target: Target, window: u32, accept: &str) -> Result<String,
             let settings = raw_http2::initial_window(window);
             let mut raw = RawHttp2::connect_with(to, &settings).await.ok()?;
             let _ended = raw.flood([requests.to_vec()]).await;
-            raw.read_heads(STREAMS).await.ok()?;
+            // The server may close the connection to make room for others.
+            let _ended = raw.read_heads(STREAMS).await;
             answered.fetch_add(1, Ordering::Relaxed);
             drop(turn);
             let _held = raw;
             std::future::pending::<Option<()>>().await
         });
     }
-    let answered = http2::wait_until_settled(&answered, all as u64, all as u64).await;
-    http2::expect_at_least(answered, all as u64, "connections with responses")?;
+    // So many would take more memory than the limit, if they were not charged.
+    let least = all.min(300) as u64;
+    let answered = http2::wait_until_settled(&answered, least, all as u64).await;
+    http2::expect_at_least(answered, least, "connections with responses")?;
     Ok(format!(
         "{answered} connections with {STREAMS} streams each"
     ))

@@ -202,6 +202,11 @@ impl Account {
         }
     }
 
+    /// Returns the charged bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
     /// Returns this account and its parents.
     fn ancestors(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |account| account.parent.as_deref())

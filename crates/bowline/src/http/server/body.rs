@@ -73,7 +73,7 @@ impl HttpBody {
             BodyKind::Events(_) => {
                 // They exist already. What they take beyond the limit is refused to the next request.
                 let mut sent = charge.account().empty_charge(ChargeKind::Unread);
-                sent.set(bytes.len());
+                sent.set(PER_STREAM + bytes.len());
                 return with_charge(bytes, Some(sent));
             }
         };

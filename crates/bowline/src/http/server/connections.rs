@@ -13,6 +13,9 @@
 //!   a peer that opens a quarter of all connections in that moment can replace it.
 //! - Beyond `connections`, the one that has been idle, or has had an open head, for longest.
 //!
+//! When a response over HTTP/2 finds no memory, the connection is closed whose client has left responses unread for
+//! longest.
+//!
 //! A connection is *admitted* by its first request. The last sixteenth of `connections` is never admitted: while the rest
 //! is busy, a connection gets 503, or the answer to a probe, and is closed. So probes are answered however many
 //! connections do something that does not end.
@@ -25,7 +28,7 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use crate::limits::{Limit, LimitReached, UsageCounters};
+use crate::limits::{Account, Limit, LimitReached, UsageCounters};
 use crate::sync::Mutex;
 
 /// The connections of one bound server.
@@ -46,10 +49,24 @@ struct Table {
     admitted: usize,
     heads: Candidates,
     idle: Candidates,
+    unread: Candidates,
+    /// When a connection was last closed for memory, which is free only when its task has ended.
+    freed_at: Option<Instant>,
 }
 
-/// The connections that were in one stage when all were last looked at, the longest last. Those that are not among them
-/// have been in that stage for a shorter time, so all are looked at again only when none of these is left.
+/// Which connections make room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waiting {
+    /// Those in [`Stage::Head`].
+    Head,
+    /// Those in [`Stage::Idle`].
+    Idle,
+    /// Those of HTTP/2 in [`Stage::Idle`] whose clients have left responses unread.
+    Unread,
+}
+
+/// The connections that waited in one way when all were last looked at, the longest last. Those that are not among them
+/// have waited for a shorter time, so all are looked at again only when none of these is left.
 #[derive(Debug, Default)]
 struct Candidates {
     found: Vec<(Instant, u64)>,
@@ -70,6 +87,8 @@ struct Activity {
     state: Mutex<State>,
     /// Ends the connection.
     task: OnceLock<AbortHandle>,
+    /// What an HTTP/2 connection holds.
+    account: OnceLock<Arc<Account>>,
 }
 
 #[derive(Debug)]
@@ -128,10 +147,10 @@ impl Connections {
         let now = Instant::now();
         let mut table = self.table.lock();
         while self.heads.load(Ordering::Relaxed) >= self.max_heads()
-            && self.evict(&mut table, &[Stage::Head], now)
+            && self.evict(&mut table, &[Waiting::Head], now, None)
         {}
         while table.open.len() >= self.max_open()
-            && self.evict(&mut table, &[Stage::Head, Stage::Idle], now)
+            && self.evict(&mut table, &[Waiting::Head, Waiting::Idle], now, None)
         {}
         let activity = Arc::new(Activity {
             state: Mutex::new(State {
@@ -141,6 +160,7 @@ impl Connections {
                 is_admitted: false,
             }),
             task: OnceLock::new(),
+            account: OnceLock::new(),
         });
         self.heads.fetch_add(1, Ordering::Relaxed);
         table.heads.none_until = None;
@@ -154,19 +174,29 @@ impl Connections {
         })
     }
 
-    /// Closes the connection that has been in one of these stages for longest; `false` if there is none.
-    fn evict(&self, table: &mut Table, stages: &[Stage], now: Instant) -> bool {
+    /// Closes the connection that has waited in one of these ways for longest; `false` if there is none, or it is
+    /// `except`.
+    fn evict(
+        &self,
+        table: &mut Table,
+        waiting: &[Waiting],
+        now: Instant,
+        except: Option<u64>,
+    ) -> bool {
         loop {
-            let oldest = stages.iter().filter_map(|stage| table.oldest(*stage, now));
+            let oldest = waiting.iter().filter_map(|it| table.oldest(*it, now));
             let Some((since, id)) = oldest.min() else {
                 return false;
             };
+            if except == Some(id) {
+                return false;
+            }
             let Some(activity) = table.open.get(&id).cloned() else {
                 return false;
             };
             let mut state = activity.state.lock();
             // It may have sent a request since.
-            if state.since != since || !stages.contains(&state.stage) {
+            if state.since != since || !matches!(state.stage, Stage::Head | Stage::Idle) {
                 continue;
             }
             let was = state.stage;
@@ -194,7 +224,9 @@ impl Connections {
         let Some(activity) = table.open.get(&id).cloned() else {
             return Err(Admission::Evicted);
         };
-        if table.admitted >= self.max_admitted() && !self.evict(&mut table, &[Stage::Idle], now) {
+        if table.admitted >= self.max_admitted()
+            && !self.evict(&mut table, &[Waiting::Idle], now, None)
+        {
             let reached = self.counters.refuse(Limit::Connections, self.max);
             return Err(Admission::Full(reached));
         }
@@ -230,18 +262,17 @@ impl Connections {
 }
 
 impl Table {
-    /// Returns the connection that has been in this stage for longest, and since when.
-    fn oldest(&mut self, stage: Stage, now: Instant) -> Option<(Instant, u64)> {
-        let Self {
-            open, heads, idle, ..
-        } = self;
-        let candidates = match stage {
-            Stage::Head => heads,
-            _ => idle,
+    /// Returns the connection that has waited in this way for longest, and since when.
+    fn oldest(&mut self, waiting: Waiting, now: Instant) -> Option<(Instant, u64)> {
+        let open = &self.open;
+        let candidates = match waiting {
+            Waiting::Head => &mut self.heads,
+            Waiting::Idle => &mut self.idle,
+            Waiting::Unread => &mut self.unread,
         };
         loop {
             while let Some(&(since, id)) = candidates.found.last() {
-                if open.get(&id).and_then(|it| it.since(stage)) == Some(since) {
+                if open.get(&id).and_then(|it| it.since(waiting)) == Some(since) {
                     return Some((since, id));
                 }
                 candidates.found.pop();
@@ -250,7 +281,7 @@ impl Table {
                 return None;
             }
             let in_stage = open.iter();
-            let in_stage = in_stage.filter_map(|(id, it)| Some((it.since(stage)?, *id)));
+            let in_stage = in_stage.filter_map(|(id, it)| Some((it.since(waiting)?, *id)));
             candidates.found = in_stage.collect();
             candidates.found.sort_unstable_by(|a, b| b.cmp(a));
             if candidates.found.is_empty() {
@@ -265,6 +296,27 @@ impl Connection {
     /// Sets the task that serves the connection, and is aborted to close it.
     pub(super) fn set_task(&self, task: AbortHandle) {
         let _ = self.activity.task.set(task);
+    }
+
+    /// Sets the account of an HTTP/2 connection.
+    pub(super) fn set_account(&self, account: &Arc<Account>) {
+        let _ = self.activity.account.set(account.clone());
+    }
+
+    /// Closes another connection, the one whose client has left responses over HTTP/2 unread for longest.
+    pub(super) fn free_memory(&self) {
+        let now = Instant::now();
+        let mut table = self.connections.table.lock();
+        let may_free = table
+            .freed_at
+            .is_none_or(|freed| now >= freed + FREE_INTERVAL);
+        if may_free
+            && self
+                .connections
+                .evict(&mut table, &[Waiting::Unread], now, Some(self.id))
+        {
+            table.freed_at = Some(now);
+        }
     }
 
     /// Begins a request, whose head is complete.
@@ -321,10 +373,18 @@ impl Drop for Connection {
 }
 
 impl Activity {
-    /// Returns since when the connection has been in this stage.
-    fn since(&self, stage: Stage) -> Option<Instant> {
+    /// Returns since when the connection has waited in this way.
+    fn since(&self, waiting: Waiting) -> Option<Instant> {
         let state = self.state.lock();
-        (state.stage == stage).then_some(state.since)
+        let waits = match waiting {
+            Waiting::Head => state.stage == Stage::Head,
+            Waiting::Idle => state.stage == Stage::Idle,
+            Waiting::Unread => {
+                let account = self.account.get();
+                state.stage == Stage::Idle && account.is_some_and(|account| account.bytes() > 0)
+            }
+        };
+        waits.then_some(state.since)
     }
 }
 
@@ -343,6 +403,8 @@ impl Drop for RunningGuard {
 const RESERVED_SHARE: usize = 16;
 /// How often all connections are looked at for an idle one while there is none.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+/// How often a connection is closed for memory.
+const FREE_INTERVAL: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests {
@@ -482,6 +544,44 @@ mod tests {
         assert!(!is_open(&idle), "it was idle");
         assert!(matches!(idle.begin_request(), Admission::Evicted));
         assert!(busy.iter().all(|(_, connection)| is_open(connection)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn memory_is_freed_by_the_connection_that_has_left_responses_unread_for_longest() {
+        use crate::limits::{ChargeKind, Limits};
+
+        let all = connections(64);
+        let total = Account::total(Limits::default());
+        let open = |unread: usize| {
+            let connection = all.open();
+            let account = total.peer();
+            connection.set_account(&account);
+            drop(admitted(&connection));
+            let charge = account.charge(ChargeKind::Unread, unread).unwrap();
+            (connection, charge)
+        };
+        let reads_all = open(0);
+        advance(1).await;
+        let mut unread = Vec::new();
+        for _ in 0..3 {
+            unread.push(open(1000));
+            advance(1).await;
+        }
+        let busy = (admitted(&unread[0].0), open(1000));
+
+        busy.1.0.free_memory();
+        busy.1.0.free_memory();
+        assert!(!is_open(&unread[1].0), "the first is busy");
+        assert!(is_open(&unread[2].0), "one at a time");
+
+        advance(1).await;
+        busy.1.0.free_memory();
+        advance(1).await;
+        busy.1.0.free_memory();
+
+        assert!(!is_open(&unread[2].0));
+        assert!(is_open(&unread[0].0) && is_open(&reads_all.0));
+        assert!(is_open(&busy.1.0), "not for itself");
     }
 
     #[tokio::test(start_paused = true)]

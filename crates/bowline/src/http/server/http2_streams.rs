@@ -8,7 +8,10 @@ use std::task::{Context, Waker};
 use hyper::rt::Executor;
 
 use super::body;
-use crate::limits::{Account, Charge, LimitReached};
+use super::connections::Connection;
+use super::serve::MAX_STREAMS;
+use crate::limits::{Account, Charge, ChargeKind, Limit, LimitReached};
+use crate::sync::Mutex;
 
 /// What the streams of one HTTP/2 connection share. Clones share it.
 ///
@@ -18,15 +21,20 @@ use crate::limits::{Account, Charge, LimitReached};
 #[derive(Clone, Debug)]
 pub(super) struct Http2Streams {
     account: Arc<Account>,
+    connection: Arc<Connection>,
     /// Whether the stream that is executed next was refused.
     is_refused: Arc<AtomicBool>,
+    refused: Arc<Mutex<Option<Charge>>>,
 }
 
 impl Http2Streams {
-    pub(super) fn new(account: Arc<Account>) -> Self {
+    pub(super) fn new(account: Arc<Account>, connection: &Arc<Connection>) -> Self {
+        connection.set_account(&account);
         Self {
             account,
+            connection: connection.clone(),
             is_refused: Arc::default(),
+            refused: Arc::default(),
         }
     }
 
@@ -37,11 +45,24 @@ impl Http2Streams {
     /// Charges the stream that is executed next.
     pub(super) fn charge(&self) -> Result<Charge, LimitReached> {
         let charged = body::charge_unread(&self.account);
-        if charged.is_err() {
+        if let Err(reached) = &charged {
             // hyper executes a stream right after it has called the service, in the same task.
             self.is_refused.store(true, Ordering::Relaxed);
+            self.charge_refused();
+            if reached.limit == Limit::TotalBytes {
+                self.connection.free_memory();
+            }
         }
         charged
+    }
+
+    /// Charges what a refused stream has taken already, even beyond the limits. A connection keeps the memory of as many
+    /// streams as it once had at the same time, until it ends.
+    fn charge_refused(&self) {
+        let mut refused = self.refused.lock();
+        let charge = refused.get_or_insert_with(|| self.account.empty_charge(ChargeKind::Unread));
+        let bytes = charge.bytes() + PER_REFUSED;
+        charge.set(bytes.min(MAX_STREAMS as usize * PER_REFUSED));
     }
 }
 
@@ -59,3 +80,6 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Http2Streams {
         }
     }
 }
+
+/// Estimated memory that HTTP/2 keeps for a stream that was refused.
+const PER_REFUSED: usize = 1536;

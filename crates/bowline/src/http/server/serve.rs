@@ -418,7 +418,7 @@ async fn serve<S>(
         }
         // Boxed, because it is much larger than the HTTP/1.1 future.
         HttpVersion::Http2 => {
-            let streams = Http2Streams::new(state.account.peer());
+            let streams = Http2Streams::new(state.account.peer(), &connection);
             let executor = streams.clone();
             let service = with_health(state, health_paths, &connection, Some(streams), service);
             let mut driven = Box::pin(http2(state, executor).serve_connection(io, service));
@@ -543,7 +543,7 @@ const MIN_BUFFER: usize = 8 * 1024;
 const FLOW_WINDOW: u32 = 256 * 1024;
 /// The least that RFC 9113 recommends. A connection keeps some 1 KiB for each stream that it once had at the same time,
 /// which is not charged.
-const MAX_STREAMS: u32 = 100;
+pub(super) const MAX_STREAMS: u32 = 100;
 /// Maximum number of streams of one HTTP/2 connection that the client reset before they were accepted.
 const MAX_RESETS: usize = 4096;
 /// An HTTP/2 connection is closed after one to two of these intervals without a request, and without bytes of a response
