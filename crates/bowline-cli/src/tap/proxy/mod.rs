@@ -174,7 +174,11 @@ async fn serve_connection(stream: TcpStream, connection: u64, state: Arc<ProxySt
         .header_read_timeout(HEAD_TIMEOUT)
         // A client that closes its side is gone: the modern cancel.
         .half_close(false);
-    builder.http2().timer(TokioTimer::new());
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        // As our server: with hyper's default of 20, clients that drop many calls at once would lose all others.
+        .max_pending_accept_reset_streams(MAX_RESETS);
     // An error is a client that is gone or breaks HTTP; its exchanges have ended.
     let _ = builder
         .serve_connection(TokioIo::new(stream), service)
@@ -309,6 +313,8 @@ fn invalid_url(url: &str) -> Failure {
 }
 
 const MAX_CONNECTIONS: usize = 1024;
+/// Maximum number of streams of one HTTP/2 connection that the client reset before they were accepted.
+const MAX_RESETS: usize = 4096;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 /// For how long events of clients are still recorded after the signal that ends the tap.
