@@ -171,4 +171,14 @@ mod tests {
         assert_eq!(finding.code.name, "tls-name");
         assert!(finding.what.contains("a.example") && finding.what.contains("b.example"));
     }
+
+    #[test]
+    fn a_slow_first_answer_is_reported() {
+        let limit = Duration::from_secs(5);
+
+        assert!(first_answer(limit, limit).is_none());
+        let finding = first_answer(limit * 2, limit).unwrap();
+        assert_eq!(finding.code.name, "slow-start");
+        assert_eq!(finding.what, "The first answer came after 10.0 s.");
+    }
 }
