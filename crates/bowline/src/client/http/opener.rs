@@ -84,11 +84,8 @@ impl HttpTransport {
                 caller.dialect = dialect;
                 return Ok(self.into_connection(caller, known.introduction()));
             }
-            match self.initialize(opener, caller.clone(), time).await {
-                Err(error) if contradicts_legacy(&error) => {
-                    self.eras.remove_uri(&self.endpoint.uri)
-                }
-                opened_or_failed => return opened_or_failed,
+            if let Some(opened) = self.initialize_first(opener, caller.clone(), time).await {
+                return opened;
             }
         }
         self.probe_in(opener, caller, time).await
@@ -117,11 +114,8 @@ impl HttpTransport {
         let is_legacy = opener.config.legacy_first().is_some()
             || self.eras.is_legacy(&self.endpoint.uri, versions);
         if is_legacy && matches!(step, OpeningStep::Discover(_)) {
-            match self.initialize(opener, caller.clone(), time).await {
-                Err(error) if contradicts_legacy(&error) => {
-                    self.eras.remove_uri(&self.endpoint.uri)
-                }
-                opened_or_failed => return opened_or_failed,
+            if let Some(opened) = self.initialize_first(opener, caller.clone(), time).await {
+                return opened;
             }
         }
         let mut was_probed = false;
@@ -146,16 +140,11 @@ impl HttpTransport {
             let probing = self.channel.probe(&request, &pause, &send_state);
             let mut probing = pin!(timeout_with_pauses(time.remaining(), &pause, probing));
             was_probed = true;
-            let answered = async {
-                let reply_time = opener.config.probe_timeout;
-                match versions.latest_legacy() {
-                    None => Some(probing.as_mut().await),
-                    Some(_) => {
-                        answer_within(reply_time, probing.as_mut(), &pause, &send_state).await
-                    }
-                }
+            let reply_time = opener.config.probe_timeout;
+            let answered = match versions.latest_legacy() {
+                None => Some(probing.as_mut().await),
+                Some(_) => answer_within(reply_time, probing.as_mut(), &pause, &send_state).await,
             };
-            let answered = answered.await;
             time.add_pause(pause.total());
             let probe = match answered {
                 Some(probe) => probe,
@@ -191,6 +180,22 @@ impl HttpTransport {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Performs the handshake before a probe; returns `None` if the server is not a legacy one.
+    async fn initialize_first(
+        &self,
+        opener: &Opener<'_>,
+        caller: Caller,
+        time: &OpeningTime,
+    ) -> Option<Result<Connection>> {
+        match self.initialize(opener, caller, time).await {
+            Err(error) if contradicts_legacy(&error) => {
+                self.eras.remove_uri(&self.endpoint.uri);
+                None
+            }
+            opened_or_failed => Some(opened_or_failed),
         }
     }
 
