@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tower_service::Service;
 
 use super::closable::{ClosableIo, Closer};
-use super::http2::Http2Connection;
+use super::http2::{Http2Connection, Http2Slot};
 use super::send::RequestBody;
 use crate::exchange::BoxFuture;
 
@@ -143,7 +143,7 @@ pub(crate) enum HttpVersionPolicy {
 
 pub(super) enum HttpConnection {
     Http1(Http1Connection),
-    Http2(Http2Connection),
+    Http2(Http2Slot),
 }
 
 /// An HTTP/1.1 connection, which carries one request at a time.

@@ -29,9 +29,16 @@ pub(super) struct Http2Connection {
     liveness: Arc<Liveness>,
 }
 
+/// A stream of a connection for one request. It counts as in flight from the beginning: if it counted when it is sent, two
+/// requests could get the last stream, and one of them would wait until another request has ended.
+pub(super) struct Http2Slot {
+    connection: Http2Connection,
+    in_flight: InFlightGuard,
+}
+
 impl Http2Connection {
-    /// Performs the HTTP/2 handshake on `io` and spawns the task that drives the connection.
-    pub(super) async fn open<T>(io: T) -> Result<Self, BoxError>
+    /// Performs the HTTP/2 handshake on `io` and spawns the task that drives the connection. Returns its first slot.
+    pub(super) async fn open<T>(io: T) -> Result<Http2Slot, BoxError>
     where
         T: Read + Write + Unpin + Send + 'static,
     {
@@ -50,13 +57,22 @@ impl Http2Connection {
         let (send, connection) = builder.handshake(io).await?;
         // Ends when every `Http2Connection` and every stream is dropped, or the peer is lost.
         tokio::spawn(drive(connection, liveness.clone()));
-        Ok(Self { send, liveness })
+        Ok(Self { send, liveness }.slot())
     }
 
-    /// Returns whether it can take a request now.
-    pub(super) fn has_room(&self) -> bool {
+    /// Takes a slot, if there is one now. Called with the lock of the pool, so that none is taken twice.
+    pub(super) fn take_slot(&self) -> Option<Http2Slot> {
         let max = self.send.current_max_send_streams().min(MAX_STREAMS);
-        self.liveness.status() == LivenessStatus::Live && self.liveness.in_flight() < max
+        let has_room =
+            self.liveness.status() == LivenessStatus::Live && self.liveness.in_flight() < max;
+        has_room.then(|| self.slot())
+    }
+
+    fn slot(&self) -> Http2Slot {
+        Http2Slot {
+            connection: self.clone(),
+            in_flight: InFlightGuard::reserve(&self.liveness),
+        }
     }
 
     /// Returns whether it takes no further requests.
@@ -76,6 +92,12 @@ impl Http2Connection {
         let until = self.liveness.undecided_until()?;
         Some((self.liveness.clone(), until))
     }
+}
+
+impl Http2Slot {
+    pub(super) fn connection(&self) -> &Http2Connection {
+        &self.connection
+    }
 
     /// Sends a request and waits for the head of its response.
     ///
@@ -83,7 +105,7 @@ impl Http2Connection {
     ///
     /// Dropping the future resets the stream.
     pub(super) fn send(
-        &mut self,
+        self,
         request: Request<RequestBody>,
     ) -> impl Future<Output = Result<Response<Http2Body>, SendFailed>> + use<> {
         let begun = self.begin(request);
@@ -101,13 +123,15 @@ impl Http2Connection {
 
     /// Hands a request to the connection.
     fn begin(
-        &mut self,
+        self,
         request: Request<RequestBody>,
     ) -> Result<(ResponseFuture, InFlightGuard), SendFailed> {
+        let Http2Connection { mut send, liveness } = self.connection;
+        let mut in_flight = self.in_flight;
         // Never pending on a fresh clone; used only to detect a closed connection before the body is handed over.
         let mut cx = task::Context::from_waker(Waker::noop());
-        if let Poll::Ready(Err(closed)) = self.send.poll_ready(&mut cx) {
-            self.liveness.retire();
+        if let Poll::Ready(Err(closed)) = send.poll_ready(&mut cx) {
+            liveness.retire();
             return Err(SendFailed::Unsent(Box::new(request), closed.into()));
         }
         let (mut head, body) = request.into_parts();
@@ -116,13 +140,14 @@ impl Http2Connection {
         };
         adapt_headers(&mut head.headers, bytes.len());
         let head = Request::from_parts(head, ());
-        let begun = self.send.send_request(head, bytes.is_empty());
+        let begun = send.send_request(head, bytes.is_empty());
         let (response, mut stream) = begun.map_err(|error| SendFailed::Failed(error.into()))?;
         if !bytes.is_empty() {
             // If the stream was reset already, the response future returns the reason.
             let _ = stream.send_data(bytes, true);
         }
-        Ok((response, InFlightGuard::new(&self.liveness)))
+        in_flight.begin();
+        Ok((response, in_flight))
     }
 }
 
@@ -239,3 +264,36 @@ const CONNECTION_HEADERS: [HeaderName; 5] = [
     TRANSFER_ENCODING,
     UPGRADE,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper_util::rt::TokioIo;
+
+    #[tokio::test(start_paused = true)]
+    async fn no_slot_is_taken_twice_before_its_request_is_sent() {
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        tokio::spawn(async move {
+            let mut server = h2::server::Builder::new();
+            let mut serving = server
+                .max_concurrent_streams(2)
+                .handshake::<_, Bytes>(far)
+                .await
+                .unwrap();
+            serving.accept().await.map(drop)
+        });
+        let first = Http2Connection::open(TokioIo::new(near)).await.unwrap();
+        let connection = first.connection().clone();
+        // The first pong follows the SETTINGS.
+        while let Some((liveness, until)) = connection.undecided() {
+            liveness.wait_until_decided(until).await;
+        }
+
+        let second = connection.take_slot();
+        assert!(second.is_some());
+        assert!(connection.take_slot().is_none(), "the server allows two");
+
+        drop(first);
+        assert!(connection.take_slot().is_some());
+    }
+}

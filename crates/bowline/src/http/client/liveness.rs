@@ -191,7 +191,8 @@ impl Liveness {
     }
 }
 
-/// A request in flight. Dropping it before it is over pings the peer if no bytes were read for a while.
+/// A request that has a stream. Dropping it after it was sent and before it is over pings the peer if no bytes were read
+/// for a while.
 pub(super) struct InFlightGuard {
     liveness: Arc<Liveness>,
     sent: Instant,
@@ -200,13 +201,19 @@ pub(super) struct InFlightGuard {
 }
 
 impl InFlightGuard {
-    pub(super) fn new(liveness: &Arc<Liveness>) -> Self {
+    /// Counts a request that is not sent yet.
+    pub(super) fn reserve(liveness: &Arc<Liveness>) -> Self {
         Self {
             liveness: liveness.clone(),
             sent: Instant::now(),
-            is_over: false,
+            is_over: true,
             _counted: liveness.in_flight.clone(),
         }
+    }
+
+    /// Records that the request was sent.
+    pub(super) fn begin(&mut self) {
+        (self.sent, self.is_over) = (Instant::now(), false);
     }
 
     /// Makes the connection take no further requests.

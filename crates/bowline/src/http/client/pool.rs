@@ -86,7 +86,7 @@ impl Pool {
                         Ok(response) => return Ok(response.map(|body| origin.lease(one, body))),
                         Err(failed) => failed,
                     },
-                    HttpConnection::Http2(mut one) => match one.send(request).await {
+                    HttpConnection::Http2(one) => match one.send(request).await {
                         Ok(response) => return Ok(response.map(ResponseBody::new)),
                         Err(failed) => failed,
                     },
@@ -229,9 +229,11 @@ impl Origin {
         _closed = http2
             .extract_if(.., |it| it.connection.is_closed())
             .collect();
-        if let Some(entry) = http2.iter_mut().find(|it| it.connection.has_room()) {
-            entry.was_idle = false;
-            return Some(HttpConnection::Http2(entry.connection.clone()));
+        for entry in http2 {
+            if let Some(slot) = entry.connection.take_slot() {
+                entry.was_idle = false;
+                return Some(HttpConnection::Http2(slot));
+            }
         }
         let is_settled =
             |it: &PoolEntry<Http1Connection>| it.connection.is_ready() || it.connection.is_closed();
@@ -267,8 +269,9 @@ impl Origin {
     fn record_connect(self: &Arc<Self>, made: Option<&HttpConnection>) {
         let mut connections = self.connections.lock();
         connections.is_http1 = !matches!(made, Some(HttpConnection::Http2(_)));
-        if let Some(HttpConnection::Http2(connection)) = made {
-            connections.http2.push(PoolEntry::new(connection.clone()));
+        if let Some(HttpConnection::Http2(slot)) = made {
+            let connection = slot.connection().clone();
+            connections.http2.push(PoolEntry::new(connection));
             connections.ensure_sweeper(self);
         }
     }
