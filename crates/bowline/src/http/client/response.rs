@@ -6,7 +6,7 @@ use bowline_core::{Malformed, Message, shortened, sse};
 use bowline_types::ErrorCode;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode, Uri};
 
 use super::Endpoint;
 use super::authorize::challenges;
@@ -106,7 +106,7 @@ impl Endpoint {
                     _ => None,
                 };
                 let text = text.map_or_else(|| printable(body), |error| error.message);
-                let text = match text.as_str() {
+                let text = match &*without_secrets(&self.uri, text) {
                     "" => String::new(),
                     text => format!(": {}", shortened(text)),
                 };
@@ -132,12 +132,26 @@ impl Endpoint {
         if response.id.is_some() || error.code == ErrorCode::METHOD_NOT_FOUND {
             return None;
         }
-        let (url, why) = (RedactedUrl::new(&self.uri), shortened(&error.message));
+        let text = without_secrets(&self.uri, error.message);
+        let (url, why) = (RedactedUrl::new(&self.uri), shortened(&text));
         Some(Error::Transport {
             what: format!("unexpected HTTP status {status} from {url}: {why}"),
             source: Some(Box::new(UnexpectedStatus(status))),
         })
     }
+}
+
+/// Hides the secrets of the URL in a text of the server, which may repeat the request.
+fn without_secrets(uri: &Uri, text: String) -> String {
+    let authority = uri.authority().map_or("", |it| it.as_str());
+    let user_info = authority.rsplit_once('@').map(|(user, _)| user);
+    let user_info = user_info.into_iter().flat_map(|user| user.split(':'));
+    let pairs = uri.query().unwrap_or_default().split('&');
+    let values = pairs.filter_map(|pair| Some(pair.split_once('=')?.1));
+    user_info
+        .chain(values)
+        .filter(|secret| secret.len() >= MIN_SECRET)
+        .fold(text, |text, secret| text.replace(secret, "…"))
 }
 
 /// Returns the beginning of a body as one line of text, without control characters.
@@ -157,6 +171,8 @@ pub struct UnexpectedStatus(pub StatusCode);
 
 /// How much of the body of an error is read, in bytes.
 const MAX_ERROR_BODY: usize = 512;
+/// Shorter values, such as `page=1`, are no secrets, and part of many words.
+const MIN_SECRET: usize = 4;
 /// How long the body of an error is waited for. It usually follows its head immediately.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -262,4 +278,21 @@ pub(crate) fn message(frame: &Bytes) -> Result<Message> {
         }
         Malformed::Response { why, .. } => Error::protocol(why),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_repeats_the_url_loses_its_secrets() {
+        let uri = Uri::from_static("http://ada:pass1@search.example/mcp?apiKey=s3cret&page=&x");
+        let text = "no route for ada:pass1@search.example/mcp?apiKey=s3cret".to_owned();
+
+        let shown = without_secrets(&uri, text);
+
+        assert_eq!(shown, "no route for ada:…@search.example/mcp?apiKey=…");
+        let plain = Uri::from_static("http://search.example/mcp");
+        assert_eq!(without_secrets(&plain, "kept".into()), "kept");
+    }
 }
