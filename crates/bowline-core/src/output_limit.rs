@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Limits the bytes per second of text that another process prints and that is passed on to a terminal or a log.
 ///
-/// A token bucket of [`BYTES_PER_SECOND`](Self::BYTES_PER_SECOND). When it is empty, all text is dropped and counted until
+/// A token bucket, of [`BYTES_PER_SECOND`](Self::BYTES_PER_SECOND) by default. When it is empty, all text is dropped and counted until
 /// it is full again: of a flood, this passes consecutive lines on, and not every hundredth line.
 ///
 /// Times are those of any clock that does not go back, such as the time since the start of the process.
@@ -25,6 +25,7 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Debug)]
 pub struct OutputLimit {
+    bytes_per_second: u64,
     /// The bytes that may be passed on at the time `filled_at`.
     room: u64,
     filled_at: Duration,
@@ -34,8 +35,20 @@ pub struct OutputLimit {
 }
 
 impl OutputLimit {
-    /// The bytes that are passed on in a second, and at once.
+    /// The default of the bytes that are passed on in a second, and at once.
     pub const BYTES_PER_SECOND: u64 = 64 * 1024;
+
+    /// Creates a limit of so many bytes in a second, and at once.
+    #[must_use]
+    pub const fn new(bytes_per_second: u64) -> Self {
+        Self {
+            bytes_per_second,
+            room: bytes_per_second,
+            filled_at: Duration::ZERO,
+            drops_until: None,
+            dropped: 0,
+        }
+    }
 
     /// Returns how many of `bytes` that arrive at `now` may be passed on: the first ones. The others are counted as
     /// dropped.
@@ -83,11 +96,11 @@ impl OutputLimit {
 
     fn fill(&mut self, now: Duration) {
         let elapsed = now.saturating_sub(self.filled_at).min(FILL_TIME);
-        let added = elapsed.as_nanos() * u128::from(Self::BYTES_PER_SECOND) / FILL_TIME.as_nanos();
+        let added = elapsed.as_nanos() * u128::from(self.bytes_per_second) / FILL_TIME.as_nanos();
         // Otherwise the time of many short steps would be lost to rounding.
         if added > 0 {
             let added = u64::try_from(added).unwrap_or(u64::MAX);
-            self.room = self.room.saturating_add(added).min(Self::BYTES_PER_SECOND);
+            self.room = self.room.saturating_add(added).min(self.bytes_per_second);
             self.filled_at = now;
         }
     }
@@ -95,12 +108,7 @@ impl OutputLimit {
 
 impl Default for OutputLimit {
     fn default() -> Self {
-        Self {
-            room: Self::BYTES_PER_SECOND,
-            filled_at: Duration::ZERO,
-            drops_until: None,
-            dropped: 0,
-        }
+        Self::new(Self::BYTES_PER_SECOND)
     }
 }
 
@@ -162,6 +170,17 @@ mod tests {
         assert_eq!(limit.take_dropped(ms(1000)), Some(7));
         assert_eq!(limit.take_dropped(ms(1000)), None);
         assert_eq!(limit.admit(SECOND, ms(1000)), SECOND);
+    }
+
+    #[test]
+    fn without_a_limit_nothing_is_dropped() {
+        let mut limit = OutputLimit::new(u64::MAX);
+
+        for step in 0..100 {
+            assert_eq!(limit.admit(usize::MAX / 200, ms(step)), usize::MAX / 200);
+        }
+
+        assert_eq!(limit.take_all_dropped(), None);
     }
 
     #[test]

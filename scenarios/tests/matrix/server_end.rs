@@ -64,6 +64,8 @@ pub(crate) async fn serve_and_connect(
             let child = Command::new(program).args(["--serve", &column.to_string()]);
             let child = child.args(extensions.to_arguments());
             let child = child.on_stderr(move |line| reported.read_report(line));
+            // The reports are no messages for people, of which a few are enough.
+            let child = child.max_stderr_rate(u64::MAX);
             (Client::spawn(child), ServerEnd::Child)
         }
         Transport::Http(protocol, _) | Transport::HttpSse(protocol) => {

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_core::shortened;
+use bowline_core::{OutputLimit, shortened};
 use tokio::sync::oneshot;
 
 use super::{ChildHandle, ChildOutput, ChildWire, Lines, Reaper, StdinPipe};
@@ -62,6 +62,7 @@ pub struct Command {
     command: tokio::process::Command,
     env_policy: EnvPolicy,
     on_stderr: Option<OnStderr>,
+    max_stderr_rate: u64,
     grace: Duration,
 }
 
@@ -126,8 +127,9 @@ impl Command {
 
     /// Sets a callback for each line that the server writes to stderr. By default lines are logged at debug level.
     ///
-    /// It runs on the runtime and must not block. A line of more than 8 KiB is split. After 64 KiB in a second, lines are
-    /// dropped for a second; a line `… N bytes of stderr of PROGRAM dropped` follows.
+    /// It runs on the runtime and must not block. A line of more than 8 KiB is split. After 64 KiB in a second
+    /// ([`max_stderr_rate`](Self::max_stderr_rate)), lines are dropped for a second; a line `… N bytes of stderr of PROGRAM
+    /// dropped` follows.
     ///
     /// # Examples
     ///
@@ -139,6 +141,13 @@ impl Command {
     /// ```
     pub fn on_stderr(mut self, on_stderr: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.on_stderr = Some(Arc::new(on_stderr));
+        self
+    }
+
+    /// Sets the maximum number of bytes of stderr that are passed on in a second, to the callback or to the log. 64 KiB by
+    /// default; `u64::MAX` for a program that reports over its stderr.
+    pub fn max_stderr_rate(mut self, bytes_per_second: u64) -> Self {
+        self.max_stderr_rate = bytes_per_second;
         self
     }
 
@@ -167,7 +176,10 @@ impl Command {
         };
         let program = self.command.as_std().get_program().to_string_lossy();
         let printed = Arc::new(ChildOutput::new(&program));
-        let read_stderr = printed.clone().read_stderr(stderr, self.on_stderr.clone());
+        let limit = OutputLimit::new(self.max_stderr_rate);
+        let read_stderr = printed
+            .clone()
+            .read_stderr(stderr, self.on_stderr.clone(), limit);
         let (alive, released) = oneshot::channel();
         let (process, exited) = Reaper::start(child, self.grace, released, read_stderr);
         let (input, input_monitor) = StdinPipe::new(input);
@@ -292,6 +304,7 @@ impl From<tokio::process::Command> for Command {
             command,
             env_policy: EnvPolicy::SafeVariables,
             on_stderr: None,
+            max_stderr_rate: OutputLimit::BYTES_PER_SECOND,
             grace: DEFAULT_GRACE,
         }
     }

@@ -49,10 +49,11 @@ impl ChildOutput {
         self: Arc<Self>,
         mut stderr: impl AsyncRead + Unpin,
         on_line: Option<OnStderr>,
+        limit: OutputLimit,
     ) {
         let mut chunk = vec![0; MAX_LINE];
         let mut line = Vec::new();
-        let mut sink = StderrSink::new(on_line);
+        let mut sink = StderrSink::new(on_line, limit);
         loop {
             let reports_at = sink.reports_at();
             let read = tokio::select! {
@@ -117,10 +118,10 @@ struct StderrSink {
 }
 
 impl StderrSink {
-    fn new(on_line: Option<OnStderr>) -> Self {
+    fn new(on_line: Option<OnStderr>, limit: OutputLimit) -> Self {
         Self {
             on_line,
-            limit: OutputLimit::default(),
+            limit,
             started: Instant::now(),
         }
     }
@@ -248,7 +249,10 @@ mod tests {
         let sink = lines.clone();
         let on_line: OnStderr = Arc::new(move |line| sink.lock().push(line.to_owned()));
 
-        output.clone().read_stderr(stderr, Some(on_line)).await;
+        output
+            .clone()
+            .read_stderr(stderr, Some(on_line), OutputLimit::default())
+            .await;
 
         let kept = output.stderr.lock().to_string();
         (lines.lock().clone(), kept)
@@ -296,7 +300,11 @@ mod tests {
         let output = Arc::new(ChildOutput::new("server"));
         let (lines, mut received) = tokio::sync::mpsc::unbounded_channel();
         let on_line: OnStderr = Arc::new(move |line| drop(lines.send(line.to_owned())));
-        let reading = tokio::spawn(output.clone().read_stderr(stderr, Some(on_line)));
+        let reading = tokio::spawn(output.clone().read_stderr(
+            stderr,
+            Some(on_line),
+            OutputLimit::default(),
+        ));
 
         let flood = "0123456789abcde\n".repeat(10_000);
         child.write_all(flood.as_bytes()).await.unwrap();
@@ -338,7 +346,10 @@ mod tests {
         assert_eq!(output.to_string(), "it printed nothing");
 
         output.record_stdout(b"Usage: server\r");
-        output.handle_stderr(b"no arguments", &mut StderrSink::new(None));
+        output.handle_stderr(
+            b"no arguments",
+            &mut StderrSink::new(None, OutputLimit::default()),
+        );
 
         assert_eq!(output.program(), r"ser\nver");
         assert_eq!(
