@@ -11,6 +11,8 @@ pub(crate) fn attacks() -> Vec<Attack> {
     on_server![
         "A8" Default a_hundred_sessions_describe_their_client_at_length,
         "A8" Default three_hundred_sessions_describe_their_client_as_long_as_they_may,
+        "A8" Default handshakes_describe_their_client_in_half_a_million_objects,
+        "A8" Default calls_describe_their_client_in_half_a_million_objects,
         "A8" Default handshakes_replace_each_other_while_calls_run,
         "A8" Default long_uris_are_subscribed_in_one_session,
         "A8" Default long_uris_are_refused_in_one_session,
@@ -31,6 +33,37 @@ async fn three_hundred_sessions_describe_their_client_as_long_as_they_may(
     target: Target,
 ) -> Result<String, String> {
     initialize_often(target, 300, &many_objects(60_000)).await
+}
+
+/// Decoded, one of them would take more memory than the server may need in all.
+async fn handshakes_describe_their_client_in_half_a_million_objects(
+    target: Target,
+) -> Result<String, String> {
+    initialize_often(target, 3, &many_objects(3_900_000)).await
+}
+
+/// The same in the revision that has capabilities in each request.
+async fn calls_describe_their_client_in_half_a_million_objects(
+    target: Target,
+) -> Result<String, String> {
+    let mut http = RawHttp1::connect(target.http).await.map_err(text)?;
+    let call = rpc::call(1, "echo", json!({"text": "a"}));
+    let capabilities = r#""io.modelcontextprotocol/clientCapabilities":{"#;
+    let many = format!(r#"{capabilities}"x":{}"#, many_objects(3_900_000));
+    let request = http1::post(
+        &http1::call_headers("echo"),
+        &call.replace(capabilities, &many),
+    );
+    let mut refused = 0;
+    for _ in 0..3 {
+        http.write(&request).await.map_err(text)?;
+        let answer = http.answer().await.map_err(text)?;
+        refused += usize::from(String::from_utf8_lossy(&answer.body).contains("exceeds the limit"));
+    }
+    match refused {
+        3 => Ok("3 calls refused".to_owned()),
+        _ => Err(format!("{refused} of 3 calls refused")),
+    }
 }
 
 async fn initialize_often(

@@ -25,6 +25,7 @@ use bowline_types::{InitializeRequestParams, Json, LoggingLevel, SetLevelRequest
 use serde::Deserialize;
 
 use super::modern::{self, EnvelopeMembers};
+use super::request::check_caller_text;
 use super::{
     Caller, DeclaredFeatures, Dialect, Dialects, LegacyFeatures, NotificationAction, Rejection,
     Request, RequestAction, Seal,
@@ -189,6 +190,13 @@ fn admit_initialize(
     let Some(latest) = served.latest_legacy() else {
         return Err(modern::unsupported_initialize(raw.params.as_ref(), served));
     };
+    if let Some(params) = &raw.params {
+        let member = |name| params.member(name).ok().flatten();
+        check_caller_text(
+            member("clientInfo").as_ref(),
+            member("capabilities").as_ref(),
+        )?;
+    }
     let params: InitializeRequestParams = params_of(raw)?;
     let dialect = served
         .of(params.protocol_version.as_str())
@@ -200,7 +208,6 @@ fn admit_initialize(
         capabilities: params.capabilities,
         log_level,
     };
-    caller.check_size()?;
     let caller = Arc::new(caller);
     let discover = RawRequest {
         id: raw.id.clone(),

@@ -14,6 +14,7 @@ use serde::Deserialize;
 
 use super::caller_cache::CallerMembers;
 use super::edit::{edit_meta, encode, set_or_remove};
+use super::request::check_caller_text;
 use super::{
     Caller, Dialect, Dialects, Rejection, Request, ResultViolation, Seal, Stamped, Unsealed,
     unsendable_result,
@@ -149,6 +150,7 @@ impl Envelope {
         let Some(capabilities) = &members.capabilities else {
             return Err(missing_member(meta_key::CLIENT_CAPABILITIES));
         };
+        check_caller_text(members.client.as_ref(), Some(capabilities))?;
         Ok(Caller {
             dialect,
             implementation: match &members.client {
