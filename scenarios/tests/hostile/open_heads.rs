@@ -19,7 +19,7 @@ use crate::{http2, runner};
 pub(crate) fn attacks() -> Vec<Attack> {
     on_server![
         "B" Default half_heads_on_more_connections_than_the_limit,
-        "B" Default half_handshakes_on_more_connections_than_the_limit,
+        "B" Default bytes_of_tls_on_more_connections_than_the_limit,
         "B" Default silence_on_more_connections_than_the_limit,
         "B" Default a_byte_a_second_on_more_connections_than_the_limit,
     ]
@@ -34,10 +34,9 @@ async fn half_heads_on_more_connections_than_the_limit(target: Target) -> Result
     hold_and_reopen(target, heads.map(Bytes::from), false).await
 }
 
-/// The beginning of a TLS hello, whole on one half of the connections and one byte of it on the other.
-async fn half_handshakes_on_more_connections_than_the_limit(
-    target: Target,
-) -> Result<String, String> {
+/// The beginning of a TLS hello, whole on one half of the connections and one byte of it on the other. This server has no
+/// TLS and answers 400; half a hello to one that has is a test of `crates/bowline/tests/tls`.
+async fn bytes_of_tls_on_more_connections_than_the_limit(target: Target) -> Result<String, String> {
     let hello = Bytes::from_static(&[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]);
     hold_and_reopen(target, [hello.slice(..1), hello], false).await
 }

@@ -90,7 +90,7 @@ pub struct Limits {
     /// Subscriptions of one peer. Default: 1,024.
     pub peer_subscriptions: usize,
     /// HTTP connections of `serve_http`. Default: 4,096. A further one replaces the one that has been idle, or has not
-    /// sent a complete request, for longest; at most a quarter have not sent one. The last sixteenth answer probes only.
+    /// sent a complete request, for longest; at most a quarter have not sent one. The last 64th answer probes only.
     pub connections: usize,
     /// Messages in one JSON-RPC batch (2025-03-26 only). Default: 100.
     pub batch_messages: usize,

@@ -172,7 +172,7 @@ fn without_header(mut request: Request<Full<Bytes>>, name: &str) -> Request<Full
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_origin_gets_an_error_that_names_allow_origin() {
+async fn a_refused_origin_gets_an_error_that_says_where_to_allow_it() {
     let fixture = ServerFixture::new();
     let mut connection = PlainConnection::http1(&fixture.server.http()).await;
 
@@ -189,7 +189,7 @@ async fn a_refused_origin_gets_an_error_that_names_allow_origin() {
         answer["error"]["message"]
             .as_str()
             .unwrap()
-            .contains("allow_origin"),
+            .contains("allowed origins"),
         "{answer}"
     );
     assert_eq!(answer["id"], Value::Null);

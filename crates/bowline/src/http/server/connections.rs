@@ -16,7 +16,7 @@
 //! When a response over HTTP/2 finds no memory, the connection is closed whose client has left responses unread for
 //! longest.
 //!
-//! A connection is *admitted* by its first request. The last sixteenth of `connections` is never admitted: while the rest
+//! A connection is *admitted* by its first request. The last 64th of `connections` is never admitted: while the rest
 //! is busy, a connection gets 503, or the answer to a probe, and is closed. So probes are answered however many
 //! connections do something that does not end.
 
@@ -63,6 +63,14 @@ enum Waiting {
     Idle,
     /// Those of HTTP/2 in [`Stage::Idle`] whose clients have left responses unread.
     Unread,
+}
+
+impl Waiting {
+    /// Whether a connection that has waited since then may be closed. One that has just become idle may still have a part
+    /// of its response in its buffers.
+    fn may_end(self, since: Instant, now: Instant) -> bool {
+        self != Self::Idle || now.saturating_duration_since(since) >= MIN_IDLE
+    }
 }
 
 /// The connections that waited in one way when all were last looked at, the longest last. Those that are not among them
@@ -184,7 +192,11 @@ impl Connections {
         except: Option<u64>,
     ) -> bool {
         loop {
-            let oldest = waiting.iter().filter_map(|it| table.oldest(*it, now));
+            let oldest = waiting.iter().filter_map(|it| {
+                table
+                    .oldest(*it, now)
+                    .filter(|(since, _)| it.may_end(*since, now))
+            });
             let Some((since, id)) = oldest.min() else {
                 return false;
             };
@@ -252,7 +264,8 @@ impl Connections {
     }
 
     fn max_admitted(&self) -> usize {
-        self.max - self.max / RESERVED_SHARE
+        let reserved = (self.max / RESERVED_SHARE).max((self.max / 16).min(MIN_RESERVED));
+        self.max - reserved
     }
 
     /// At least one more than are admitted, for a refusal or a probe.
@@ -296,6 +309,14 @@ impl Connection {
     /// Sets the task that serves the connection, and is aborted to close it.
     pub(super) fn set_task(&self, task: AbortHandle) {
         let _ = self.activity.task.set(task);
+        // It may have been evicted since it was spawned, without a task to abort.
+        if self.activity.state.lock().stage == Stage::Evicted {
+            self.activity
+                .task
+                .get()
+                .iter()
+                .for_each(|task| task.abort());
+        }
     }
 
     /// Sets the account of an HTTP/2 connection.
@@ -400,7 +421,11 @@ impl Drop for RunningGuard {
 }
 
 /// This share of the connections, as a divisor, is not admitted.
-const RESERVED_SHARE: usize = 16;
+const RESERVED_SHARE: usize = 64;
+/// At least so many are not admitted, as far as a sixteenth has them.
+const MIN_RESERVED: usize = 2;
+/// How long a connection has been idle, and its peer has taken no bytes, before it is closed for another.
+const MIN_IDLE: Duration = Duration::from_secs(2);
 /// How often all connections are looked at for an idle one while there is none.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// How often a connection is closed for memory.
@@ -509,6 +534,7 @@ mod tests {
             kept.push(connection);
             advance(1).await;
         }
+        advance(2_000).await;
         kept[0].record_written();
         let _sixteenth = all.open();
         assert_eq!(count_open(&kept), 15);
@@ -539,6 +565,11 @@ mod tests {
         let (guard, idle) = busy.pop().unwrap();
         drop(guard);
         advance(20).await;
+        let early = all.open();
+        assert!(matches!(early.begin_request(), Admission::Full(_)));
+        assert!(is_open(&idle), "its response may be on its way");
+        drop(early);
+        advance(2_000).await;
         let late = all.open();
         let _guard = admitted(&late);
         assert!(!is_open(&idle), "it was idle");

@@ -24,17 +24,20 @@ pub(super) struct Http2Streams {
     connection: Arc<Connection>,
     /// Whether the stream that is executed next was refused.
     is_refused: Arc<AtomicBool>,
-    refused: Arc<Mutex<Option<Charge>>>,
+    /// Not in the account of the connection, whose bytes are what its client has left unread.
+    refused: Arc<Mutex<Charge>>,
 }
 
 impl Http2Streams {
-    pub(super) fn new(account: Arc<Account>, connection: &Arc<Connection>) -> Self {
+    pub(super) fn new(total: &Arc<Account>, connection: &Arc<Connection>) -> Self {
+        let account = total.peer();
         connection.set_account(&account);
+        let refused = total.empty_charge(ChargeKind::Unread);
         Self {
             account,
             connection: connection.clone(),
             is_refused: Arc::default(),
-            refused: Arc::default(),
+            refused: Arc::new(Mutex::new(refused)),
         }
     }
 
@@ -59,8 +62,7 @@ impl Http2Streams {
     /// Charges what a refused stream has taken already, even beyond the limits. A connection keeps the memory of as many
     /// streams as it once had at the same time, until it ends.
     fn charge_refused(&self) {
-        let mut refused = self.refused.lock();
-        let charge = refused.get_or_insert_with(|| self.account.empty_charge(ChargeKind::Unread));
+        let mut charge = self.refused.lock();
         let bytes = charge.bytes() + PER_REFUSED;
         charge.set(bytes.min(MAX_STREAMS as usize * PER_REFUSED));
     }

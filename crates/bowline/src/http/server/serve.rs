@@ -418,7 +418,7 @@ async fn serve<S>(
         }
         // Boxed, because it is much larger than the HTTP/1.1 future.
         HttpVersion::Http2 => {
-            let streams = Http2Streams::new(state.account.peer(), &connection);
+            let streams = Http2Streams::new(&state.account, &connection);
             let executor = streams.clone();
             let service = with_health(state, health_paths, &connection, Some(streams), service);
             let mut driven = Box::pin(http2(state, executor).serve_connection(io, service));
