@@ -120,13 +120,23 @@ impl RequestHandlers {
         let before = self.role.before_initialize(&raw);
         match self.role.admit(raw) {
             Ok(RequestAction::Dispatch { request, seal }) => {
-                if let Some(before) = before
-                    && let Err(reached) = self.charge_caller(&request.caller)
-                {
-                    self.role.restore(before);
-                    return self.peer.respond(&id, Err(reached.into()));
+                let Some(before) = before else {
+                    self.start(id, request, seal, within);
+                    return;
+                };
+                match self.charge_caller(&request.caller) {
+                    Ok(charge) => {
+                        let charge_before = std::mem::replace(&mut self.caller, charge);
+                        if !self.start(id, request, seal, within) {
+                            self.caller = charge_before;
+                            self.role.restore(before);
+                        }
+                    }
+                    Err(reached) => {
+                        self.role.restore(before);
+                        self.peer.respond(&id, Err(reached.into()));
+                    }
                 }
-                self.start(id, request, seal, within);
             }
             Ok(RequestAction::Respond(result)) => self.peer.respond(&id, Ok(result)),
             Ok(RequestAction::SubscribeResource(uri)) => {
@@ -152,11 +162,10 @@ impl RequestHandlers {
         }
     }
 
-    /// Charges the caller that an `initialize` describes, in place of the one before.
-    fn charge_caller(&mut self, caller: &Caller) -> Result<(), LimitReached> {
+    /// Charges the caller that an `initialize` describes.
+    fn charge_caller(&self, caller: &Caller) -> Result<Charge, LimitReached> {
         let bytes = caller.estimated_memory().saturating_sub(FREE_CALLER_BYTES);
-        self.caller = self.peer.shared.account.charge_kept(bytes)?;
-        Ok(())
+        self.peer.shared.account.charge_kept(bytes)
     }
 
     /// Sends `logging/setLevel` again after the server was reset.
@@ -171,17 +180,28 @@ impl RequestHandlers {
         unanswered.map(|(id, _)| cancelled(id, why)).collect()
     }
 
-    fn start(&mut self, id: InFlightId, request: Request, form: Seal, within: Option<RequestId>) {
+    /// Starts the handler of a request; returns `false` if it was refused for lack of room.
+    fn start(
+        &mut self,
+        id: InFlightId,
+        request: Request,
+        form: Seal,
+        within: Option<RequestId>,
+    ) -> bool {
         let is_subscription = form.method == LISTEN;
         let max = self.peer.shared.account.limits().peer_subscriptions;
         if is_subscription && self.subscriptions >= max {
-            return self.refuse(&id, Limit::PeerSubscriptions, max);
+            self.refuse(&id, Limit::PeerSubscriptions, max);
+            return false;
         }
         // A later `initialize` may replace the caller while the request runs.
         let size = PER_REQUEST + request.params.as_bytes().len() + self.caller.bytes();
         let charge = match self.peer.shared.account.charge_request(size) {
             Ok(charge) => charge,
-            Err(reached) => return self.peer.respond(&id, Err(reached.into())),
+            Err(reached) => {
+                self.peer.respond(&id, Err(reached.into()));
+                return false;
+            }
         };
         let (responder, identity) = self.role.responder();
         if self.is_server() {
@@ -230,6 +250,7 @@ impl RequestHandlers {
         self.active += 1;
         self.subscriptions += usize::from(is_subscription);
         self.update_pause();
+        true
     }
 
     fn refuse(&self, id: &InFlightId, limit: Limit, max: usize) {

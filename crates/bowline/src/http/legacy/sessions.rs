@@ -29,7 +29,7 @@ use super::session::{Session, SessionWire, session_not_found};
 use super::session_cluster::SessionCluster;
 use super::session_id::HandshakeFacts;
 use super::session_record::{RetiredSessions, SessionRecord};
-use super::session_state::SessionTimeouts;
+use super::session_state::{Activity, SessionTimeouts};
 use super::streams::{SessionStreams, StreamLayout};
 use crate::exchange::{
     BoxFuture, ConnectionState, Context, NotifiedContext, Params, Principal, Responder,
@@ -355,7 +355,7 @@ impl SessionTable {
         }
         // One for each session that is opened: what a session keeps is charged until its task has ended.
         if counters.charged_bytes(ChargeKind::Kept) > session.account.max_kept() / 2
-            && let Some(longest_idle) = self.pop_longest_idle()
+            && let Some(longest_idle) = self.pop_idle()
         {
             evicted.push(longest_idle);
         }
@@ -403,6 +403,16 @@ impl SessionTable {
         let sessions = || self.by_id.values().map(|running| &running.session);
         let find = |id: &str| self.by_id.get(id).map(|running| &running.session);
         let id = self.candidates.pop(find, sessions)?;
+        self.retire(&id)
+    }
+
+    /// Removes the longest idle session, if there is one without an open response or call.
+    fn pop_idle(&mut self) -> Option<RunningSession> {
+        let sessions = || self.by_id.values().map(|running| &running.session);
+        let find = |id: &str| self.by_id.get(id).map(|running| &running.session);
+        let id = self.candidates.pop(find, sessions)?;
+        let activity = find(&id)?.eviction_rank().activity;
+        matches!(activity, Activity::Unused | Activity::Idle).then_some(())?;
         self.retire(&id)
     }
 
