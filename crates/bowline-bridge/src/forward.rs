@@ -24,6 +24,8 @@ use crate::upstream::{Attempt, ConnectionLease, Upstream, UpstreamConnection};
 /// A request that failed at an upstream.
 pub(crate) struct FailedCall {
     error: RpcError,
+    /// Whether the error is the answer of the server, which does not work on the request any more.
+    is_answered: bool,
     /// Whether the request has not run, because it was sent in a version that the server does not have any more.
     pub(crate) must_send_again: bool,
 }
@@ -32,6 +34,7 @@ impl From<RpcError> for FailedCall {
     fn from(error: RpcError) -> Self {
         Self {
             error,
+            is_answered: false,
             must_send_again: false,
         }
     }
@@ -81,7 +84,8 @@ async fn forward_once(
         None => (open(), None),
     };
     let answer = relayed_answer(upstream, &lease, &mut relay, cx).await;
-    if let Some(registered) = &mut registered {
+    let is_answered = answer.as_ref().err().is_none_or(|it| it.is_answered);
+    if let Some(registered) = registered.as_mut().filter(|_| is_answered) {
         registered.answered();
     }
     Ok(result_of(answer?))
@@ -174,6 +178,7 @@ pub(crate) async fn relayed_answer(
     let has_changed_era = Box::pin(upstream.has_changed_era(lease, &error)).await;
     Err(FailedCall {
         error: upstream.call_failed(lease.attempt(), &error),
+        is_answered: matches!(error, Error::Rpc(_)),
         must_send_again: has_changed_era && relay.is_refused(),
     })
 }

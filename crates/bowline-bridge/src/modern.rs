@@ -111,6 +111,7 @@ impl ModernCalls {
         let responding = async {
             access.check(&request).await?;
             if request.method == LISTEN {
+                access.check_filter(&request)?;
                 access.restrict(&mut request).await;
             }
             let method = request.method.clone();
@@ -333,10 +334,12 @@ enum ParkedWork {
 
 /// A call that was sent to a legacy server, with what must live as long as it.
 struct SentCall {
+    /// First, so that it is dropped first: the call must count as abandoned before the connection forgets it. A question
+    /// about it would else be taken for one about another call.
+    registered: RegisteredCall,
     relay: Relay,
     /// Its answer, while the version of the server is checked.
     answer: Option<Result<Answer, Error>>,
-    registered: RegisteredCall,
     _log_level: Option<LogLevelUse>,
     upstream: Arc<Upstream>,
     lease: Arc<ConnectionLease>,
@@ -427,9 +430,9 @@ impl UnsentCall {
             (relay, registered, log_level)
         };
         Ok(SentCall {
+            registered,
             relay,
             answer: None,
-            registered,
             _log_level: log_level,
             upstream,
             lease: Arc::new(lease),

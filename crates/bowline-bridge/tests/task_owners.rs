@@ -9,14 +9,13 @@ use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bowline::client::Connection;
 use bowline::cluster::MemoryCluster;
 use bowline::exchange::{
     CallOptions, Channel as _, ExchangeEvent, Outcome, Principal, Request, Responder as _,
 };
 use bowline::prelude::*;
 use bowline::testing::HandlerCounter;
-use bowline::{Error, Json};
+use bowline::{Error, ErrorCode, Json};
 use bowline_bridge::{Bridge, BridgeConfig, Target};
 use bowline_tasks::store::MemoryStore;
 use bowline_tasks::{TaskCall as _, TaskClient, TaskSettings, Tasks};
@@ -45,16 +44,20 @@ fn target(server: &Server, version: &'static str) -> Target {
     })
 }
 
-/// A bridge to one server, one to a server of a file, and one whose connections are shared by all modern clients.
-fn bridges(target: &Target) -> [(&'static str, Bridge); 3] {
+/// A bridge to a server of a file.
+fn of_file(target: &Target) -> Bridge {
     let config =
         r#"{"mcpServers": {"a": {"command": "a"}, "b": {"command": "b", "disabled": true}}}"#;
     let config = BridgeConfig::from_json(config).unwrap();
-    let of_file = target.clone();
-    let of_file = Bridge::from_config_with(&config, move |_| Ok(of_file.clone()));
+    let target = target.clone();
+    Bridge::from_config_with(&config, move |_| Ok(target.clone())).unwrap()
+}
+
+/// A bridge to one server, one to a server of a file, and one whose connections are shared by all modern clients.
+fn bridges(target: &Target) -> [(&'static str, Bridge); 3] {
     [
         ("one server", Bridge::new(target.clone())),
-        ("a file", of_file.unwrap()),
+        ("a file", of_file(target)),
         ("shared", Bridge::new(target.clone().stateless())),
     ]
 }
@@ -214,12 +217,25 @@ async fn an_id_that_is_given_twice_is_refused() {
     }
 }
 
-/// Subscribes to tasks, and returns the ids that are acknowledged.
-async fn acknowledged(connection: &Connection, ids: &[&str]) -> Value {
+/// Subscribes to tasks.
+async fn subscribe(bridge: &Bridge, name: &str, ids: &[&str]) -> ExchangeEvent {
+    let (own, principal) = (bridge.clone(), Principal::named(name));
+    let responder = move |request: Request, cx: Context| {
+        let (own, cx) = (own.clone(), cx.with_principal(principal.clone()));
+        async move { own.respond(request, cx).await }
+    };
+    let connect = Client::in_process(&responder).protocol_version(MODERN);
+    let connection = connect.extension(TaskClient::new()).connection().await;
+    let connection = connection.unwrap();
     let params = json!({"notifications": {"taskIds": ids}});
     let request = Request::new("subscriptions/listen", params, connection.caller());
     let mut exchange = connection.open(request, CallOptions::default());
-    let ExchangeEvent::Notification(first) = exchange.next_event().await else {
+    exchange.next_event().await
+}
+
+/// Subscribes to tasks, and returns the ids that are acknowledged.
+async fn acknowledged(bridge: &Bridge, name: &str, ids: &[&str]) -> Value {
+    let ExchangeEvent::Notification(first) = subscribe(bridge, name, ids).await else {
         panic!("expected a notification");
     };
     let mut params: Value = first.params.unwrap().decode().unwrap();
@@ -232,17 +248,23 @@ async fn a_subscription_does_not_hear_of_the_tasks_of_another_principal() {
         let ada = connect_as(&bridge, "ada", MODERN).await;
         let bob = connect_as(&bridge, "bob", MODERN).await;
         let [of_ada, of_bob] = [start(&ada, MODERN).await, start(&bob, MODERN).await];
-        let own = bridge.clone();
-        let responder = move |request: Request, cx: Context| {
-            let (own, cx) = (own.clone(), cx.with_principal(Principal::named("bob")));
-            async move { own.respond(request, cx).await }
-        };
-        let connect = Client::in_process(&responder).protocol_version(MODERN);
-        let connection = connect.extension(TaskClient::new()).connection().await;
 
-        let ids = acknowledged(&connection.unwrap(), &[&of_ada, &of_bob]).await;
+        let ids = acknowledged(&bridge, "bob", &[&of_ada, &of_bob]).await;
 
         assert_eq!(ids, json!([of_bob]), "{kind}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_to_too_many_tasks_is_refused() {
+    for (kind, bridge) in bridges(&target(&server(&HandlerCounter::default()), MODERN)) {
+        let answered = subscribe(&bridge, "ada", &["7"; 1001]).await;
+
+        let ExchangeEvent::Answered(Err(Error::Rpc(refused))) = answered else {
+            panic!("expected an error, got {answered:?}, {kind}");
+        };
+        assert_eq!(refused.code, ErrorCode::INVALID_PARAMS, "{kind}");
+        assert!(refused.message.contains("`taskIds`"), "{refused}, {kind}");
     }
 }
 
@@ -266,6 +288,23 @@ async fn anonymous_clients_reach_the_tasks_of_each_other() {
         let found = request(&second, "tasks/get", json!({"taskId": id})).await;
 
         assert_eq!(found.unwrap()["status"], "working", "{front} to {back}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_at_another_replica_has_the_tasks_of_its_principal() {
+    let target = target(&server(&HandlerCounter::default()), MODERN).stateless();
+    for new in [of_file, |target: &Target| Bridge::new(target.clone())] {
+        let cluster = MemoryCluster::new();
+        let bridge = || new(&target).cluster(cluster.replica().unwrap());
+        let (first, second) = (bridge(), bridge());
+        let ada = connect_as(&first, "ada", MODERN).await;
+        let bob = connect_as(&first, "bob", MODERN).await;
+        let [of_ada, of_bob] = [start(&ada, MODERN).await, start(&bob, MODERN).await];
+
+        let ids = acknowledged(&second, "ada", &[&of_ada, &of_bob]).await;
+
+        assert_eq!(ids, json!([of_ada]));
     }
 }
 

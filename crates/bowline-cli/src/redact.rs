@@ -11,7 +11,10 @@ pub(crate) fn redact_words<'a>(words: impl IntoIterator<Item = Cow<'a, str>>) ->
     for word in words {
         let is_option = word.starts_with('-');
         let shown = match word.split_once('=') {
-            Some((name, _)) if is_secret_name(name) => format!("{name}={REDACTED}"),
+            // Not of a URL, which may have user information before the first `=`.
+            Some((name, _)) if is_secret_name(name) && !name.contains("://") => {
+                format!("{name}={REDACTED}")
+            }
             _ if follows_secret_option && !is_option => REDACTED.to_owned(),
             _ if looks_like_secret(&word) => REDACTED.to_owned(),
             _ if word.contains("://") => RedactedUrl::new(&word).to_string(),
@@ -107,6 +110,10 @@ mod tests {
                 "x --header Authorization: …",
             ),
             (&["x", "API_KEY=abc"], "x API_KEY=…"),
+            (
+                &["x", "https://ada:pw@h/mcp?apiKey=k"],
+                "x https://…@h/mcp?apiKey=…",
+            ),
             (
                 &["x", "postgres://ada:pw@db/x?sslkey=k"],
                 "x postgres://…@db/x?sslkey=…",

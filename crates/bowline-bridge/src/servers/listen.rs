@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline::cluster::Cluster;
 use bowline::exchange::{
     Channel, ConnectionState, Notification, NotificationSink, Outcome, Request,
 };
@@ -25,10 +26,17 @@ use super::set::ServerEntry;
 use super::{Servers, one};
 use crate::config::ItemKind;
 use crate::many::{ListenEvent, ListenMerger, unknown_item};
+use crate::modern::ModernCalls;
+use crate::replicas::Replicas;
 use crate::tasks::TaskAccess;
 
 /// Answers `subscriptions/listen`. After a reload, the servers of the new configuration are subscribed to.
-pub(super) async fn listen(servers: &Servers, request: Request, cx: Context) -> Outcome {
+pub(super) async fn listen(
+    servers: &Servers,
+    modern: &ModernCalls,
+    request: Request,
+    cx: Context,
+) -> Outcome {
     let params: SubscriptionsListenRequestParams =
         request.params.decode().map_err(RpcError::invalid_params)?;
     let mut client = ListeningClient {
@@ -36,6 +44,7 @@ pub(super) async fn listen(servers: &Servers, request: Request, cx: Context) -> 
         wanted: params.notifications,
         is_acknowledged: false,
     };
+    let cluster = modern.replicas().map(Replicas::cluster);
     let mut sets = servers.current.subscribe();
     loop {
         let set = sets.borrow_and_update().clone();
@@ -48,7 +57,7 @@ pub(super) async fn listen(servers: &Servers, request: Request, cx: Context) -> 
                     break;
                 }
             }
-            error = listen_to_set(&front, &mut client) => return Err(error),
+            error = listen_to_set(&front, cluster, &mut client) => return Err(error),
         }
     }
     let result = SubscriptionsListenResult::new(cx.request_id());
@@ -57,7 +66,11 @@ pub(super) async fn listen(servers: &Servers, request: Request, cx: Context) -> 
 
 /// Passes on the notifications of the servers of one configuration. Returns only if there is nothing to listen to, or if
 /// notifications were lost.
-async fn listen_to_set(front: &FrontRequest, client: &mut ListeningClient) -> RpcError {
+async fn listen_to_set(
+    front: &FrontRequest,
+    cluster: Option<&Cluster>,
+    client: &mut ListeningClient,
+) -> RpcError {
     client.changed_lists();
     let routes = front.resource_servers(&client.wanted).await;
     if let Some(refused) = client.refusal(&routes) {
@@ -74,7 +87,13 @@ async fn listen_to_set(front: &FrontRequest, client: &mut ListeningClient) -> Rp
     let mut parts = JoinSet::new();
     for (server, filter) in merger.filters() {
         if let Some(entry) = front.set.get(server) {
-            let part = ListenPart::new(front, entry, filter, events.clone());
+            let part = ListenPart::new(front, cluster, entry, filter, events.clone());
+            let checked = part
+                .access()
+                .map(|access| access.check_filter(&part.request));
+            if let Some(Err(refused)) = checked {
+                return refused;
+            }
             parts.spawn(part.keep_open());
         }
     }
@@ -239,12 +258,15 @@ struct ListenPart {
     entry: Arc<ServerEntry>,
     request: Request,
     cx: Context,
+    /// The other replicas, if there are some.
+    cluster: Option<Cluster>,
     events: Arc<PartEvents>,
 }
 
 impl ListenPart {
     fn new(
         front: &FrontRequest,
+        cluster: Option<&Cluster>,
         entry: &Arc<ServerEntry>,
         filter: &SubscriptionFilter,
         events: Arc<PartEvents>,
@@ -271,8 +293,13 @@ impl ListenPart {
             entry: entry.clone(),
             request,
             cx,
+            cluster: cluster.cloned(),
             events,
         }
+    }
+
+    fn access(&self) -> Option<TaskAccess<'_>> {
+        TaskAccess::of(self.entry.upstream(), &self.cx, self.cluster.as_ref())
     }
 
     /// Subscribes, again and again, until the server turns out to have no subscriptions.
@@ -281,7 +308,7 @@ impl ListenPart {
         loop {
             let opened_at = Instant::now();
             let (upstream, mut request) = (self.entry.upstream(), self.request.clone());
-            if let Some(access) = TaskAccess::of(upstream, &self.cx, None) {
+            if let Some(access) = self.access() {
                 access.restrict(&mut request).await;
             }
             let outcome = one::listen(upstream, request, &self.cx).await;

@@ -122,7 +122,7 @@ impl Servers {
         cx: Context,
     ) -> Outcome {
         if request.method == "subscriptions/listen" {
-            return Box::pin(listen::listen(self, request, cx)).await;
+            return Box::pin(listen::listen(self, modern, request, cx)).await;
         }
         let front = FrontRequest::new(self.current(), self.memory.clone(), request, cx);
         match &*front.request.method {

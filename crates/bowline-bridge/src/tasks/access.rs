@@ -95,12 +95,24 @@ impl<'a> TaskAccess<'a> {
         Ok(result)
     }
 
+    /// Refuses a subscription to more tasks than are looked for.
+    pub(crate) fn check_filter(&self, request: &Request) -> Result<(), RpcError> {
+        let params = request.params.decode::<Value>().unwrap_or_default();
+        let ids = params.pointer(FILTER_IDS).and_then(Value::as_array);
+        match ids.map_or(0, Vec::len) {
+            count if count > MAX_FILTER_IDS => Err(RpcError::invalid_params(format!(
+                "`taskIds` has {count} ids, which exceeds the limit of {MAX_FILTER_IDS}"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Removes the tasks of others from the filter of a subscription.
     pub(crate) async fn restrict(&self, request: &mut Request) {
         let Ok(mut params) = request.params.decode::<Value>() else {
             return;
         };
-        let ids = params.pointer_mut("/notifications/taskIds");
+        let ids = params.pointer_mut(FILTER_IDS);
         if let Some(ids) = ids.and_then(Value::as_array_mut) {
             let mut own = Vec::new();
             for id in std::mem::take(ids) {
@@ -227,6 +239,10 @@ impl TaskOwners {
 
 const TASKS: &str = "tasks/";
 const LIST: &str = "tasks/list";
+/// Where a subscription names tasks.
+const FILTER_IDS: &str = "/notifications/taskIds";
+/// How many it may name: each may be one read of the cluster.
+const MAX_FILTER_IDS: usize = 1000;
 /// How long a task is known that its principal does not ask for. In a cluster, how long it is known to other replicas.
 const KEEP: Duration = Duration::from_secs(24 * 60 * 60);
 /// How many tasks of all principals are known: less than 2 MB, besides the names of the principals.

@@ -1,11 +1,12 @@
 //! [`OpenTasks`]: the connection on which each task was created, and what its server asks.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bowline::exchange::{Caller, Channel, Dialect, Request};
-use bowline::{Context, Json, RpcError};
+use bowline::{Context, Error, Json, RpcError};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -246,9 +247,14 @@ impl ServerTask {
             options.timeout = Some(KEEP);
             let open = || connection.channel().open(request, options);
             let id = |exchange: &bowline::exchange::Exchange| exchange.request_id().cloned();
-            let (exchange, mut registered) = connection.questions().register(questions, open, id);
-            let answer = exchange.answer().await;
-            registered.answered();
+            let (exchange, registered) = connection.questions().register(questions, open, id);
+            let answering = pin!(exchange.answer());
+            // After it, so that it is dropped before: the call must count as abandoned before the connection forgets it.
+            let mut registered = registered;
+            let answer = answering.await;
+            if matches!(answer, Ok(_) | Err(Error::Rpc(_))) {
+                registered.answered();
+            }
             if let Err(error) = answer {
                 tracing::debug!(%error, "a task of an upstream ended with an error");
             }

@@ -1,6 +1,8 @@
 //! The side of the bridge that clients see.
 
 use std::net::IpAddr;
+use std::pin::pin;
+use std::task::Poll;
 
 use bowline::http::HttpService;
 use bowline::http::server::SourcePolicy;
@@ -28,7 +30,7 @@ pub(crate) async fn serve(
             if let Some(grace) = drain.grace {
                 wire = wire.grace(grace);
             }
-            return Ok(wire.serve_stdio().await?);
+            return serve_unless_signalled(wire.serve_stdio(), signals, || {}).await;
         }
         FrontPlan::Http(front) => front,
     };
@@ -39,22 +41,43 @@ pub(crate) async fn serve(
         Failure::other(format!("failed to listen on {}{cause}", front.address))
             .suggest(Suggestion::FreeAddress)
     })?;
-    if signals.has_any() {
-        return Ok(()); // before the server listens to them
-    }
-    // On stderr, as everything that the bridge prints: stdout is not for people.
     let address = bound.local_addr();
-    eprintln!("bowline: listening on http://{address}{}", front.path());
-    if guard.is_none() && !address.ip().is_loopback() {
-        eprintln!(
-            "bowline: everyone who can reach {address} can use what is behind this bridge; require tokens with `auth` in a file, or put a proxy in front"
-        );
-    }
+    let is_exposed = guard.is_none() && !address.ip().is_loopback();
+    // On stderr, as everything that the bridge prints: stdout is not for people.
+    let announce = || {
+        eprintln!("bowline: listening on http://{address}{}", front.path());
+        if is_exposed {
+            eprintln!(
+                "bowline: everyone who can reach {address} can use what is behind this bridge; require tokens with `auth` in a file, or put a proxy in front"
+            );
+        }
+    };
     match guard {
-        Some(guard) => bound.layer(guard).serve_until_signal().await?,
-        None => bound.serve_until_signal().await?,
+        Some(guard) => {
+            let serving = bound.layer(guard).serve_until_signal();
+            serve_unless_signalled(serving, signals, announce).await
+        }
+        None => serve_unless_signalled(bound.serve_until_signal(), signals, announce).await,
     }
-    Ok(())
+}
+
+/// Serves with a future that ends at a signal, unless there was one before it listened to them.
+async fn serve_unless_signalled(
+    serving: impl Future<Output = bowline::Result<()>>,
+    signals: &Signals,
+    announce: impl FnOnce(),
+) -> Result<(), BoxError> {
+    let mut serving = pin!(serving);
+    // The first poll begins to listen to signals. Looked for before it, one that comes in between would be missed.
+    let begun = std::future::poll_fn(|cx| Poll::Ready(serving.as_mut().poll(cx))).await;
+    if let Poll::Ready(served) = begun {
+        return Ok(served?);
+    }
+    if signals.has_any() {
+        return Ok(());
+    }
+    announce();
+    Ok(serving.await?)
 }
 
 fn http_service(bridge: &Bridge, front: &HttpFront) -> HttpService {
@@ -86,6 +109,21 @@ fn is_loopback(address: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_signal_that_comes_before_the_front_listens_to_them_ends_it() {
+        let (count, counted) = tokio::sync::watch::channel(0);
+        let signals = Signals::counted_by(counted);
+        let serving = std::future::poll_fn(|_| {
+            count.send_replace(1);
+            Poll::Pending // never sees that signal
+        });
+
+        let announce = || panic!("announced what does not listen any more");
+        let served = serve_unless_signalled(serving, &signals, announce).await;
+
+        assert!(served.is_ok());
+    }
 
     #[test]
     fn loopback_addresses_are_recognized() {

@@ -1,5 +1,6 @@
 //! [`Signals`]: how often the user has asked the command to end.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 #[cfg(unix)]
 use std::task::{Context, Waker};
@@ -12,6 +13,8 @@ pub(crate) struct Signals {
     counted: watch::Receiver<usize>,
     /// Shows a signal that the task has not counted yet, although the front has seen it. `None` without handlers.
     uncounted: Mutex<Option<EndSignals>>,
+    /// Whether `uncounted` has shown one, which it shows once.
+    has_seen: AtomicBool,
 }
 
 impl Signals {
@@ -27,7 +30,21 @@ impl Signals {
                 count.send_modify(|count| *count += 1);
             }
         });
-        Self { counted, uncounted }
+        Self {
+            counted,
+            uncounted,
+            has_seen: AtomicBool::default(),
+        }
+    }
+
+    /// Without handlers.
+    #[cfg(test)]
+    pub(super) fn counted_by(counted: watch::Receiver<usize>) -> Self {
+        Self {
+            counted,
+            uncounted: Mutex::default(),
+            has_seen: AtomicBool::default(),
+        }
     }
 
     /// Waits for the first signal.
@@ -39,8 +56,10 @@ impl Signals {
     pub(crate) fn has_any(&self) -> bool {
         let uncounted = self.uncounted.lock();
         let mut uncounted = uncounted.unwrap_or_else(PoisonError::into_inner);
-        let is_uncounted = uncounted.as_mut().is_some_and(EndSignals::is_received);
-        is_uncounted || *self.counted.borrow() > 0
+        if uncounted.as_mut().is_some_and(EndSignals::is_received) {
+            self.has_seen.store(true, Ordering::Relaxed);
+        }
+        self.has_seen.load(Ordering::Relaxed) || *self.counted.borrow() > 0
     }
 
     /// Waits for a future that ends the command in order, or for the next signal, but for no third one: a user who signals
@@ -127,8 +146,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_a_second_signal_interrupts_an_orderly_end() {
         let (count, counted) = watch::channel(1);
-        let uncounted = Mutex::default();
-        let signals = Signals { counted, uncounted };
+        let signals = Signals::counted_by(counted);
         let second = Duration::from_secs(1);
 
         let ending = signals.until_second(std::future::pending());
@@ -157,13 +175,15 @@ mod tests {
             terminate: listen(),
             interrupt: signal(SignalKind::user_defined1()).unwrap(),
         };
-        let uncounted = Mutex::new(Some(uncounted));
-        let (signals, mut front) = (Signals { counted, uncounted }, listen());
+        let mut signals = Signals::counted_by(counted);
+        signals.uncounted = Mutex::new(Some(uncounted));
+        let mut front = listen();
         assert!(!signals.has_any());
 
         let own = rustix::process::getpid();
         rustix::process::kill_process(own, rustix::process::Signal::USR2).unwrap();
         front.recv().await;
+        assert!(signals.has_any());
         let ending = signals.until_second(std::future::pending());
         let mut ending = std::pin::pin!(ending);
         assert!(poll_once(ending.as_mut()).await.is_pending());
