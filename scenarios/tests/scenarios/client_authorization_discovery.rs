@@ -84,7 +84,7 @@ async fn without_resource_metadata_the_server_is_its_own_issuer(env: ScenarioEnv
     let without = server.metadata_requests();
 
     assert!(
-        without_fallback.contains("fall_back_without_metadata"),
+        without_fallback.contains("publishes no protected resource metadata"),
         "the fallback must be enabled explicitly: {without_fallback}"
     );
     assert_eq!(looked_up_without_fallback, documents);

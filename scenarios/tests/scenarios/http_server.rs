@@ -126,7 +126,7 @@ async fn a_foreign_origin_or_host_is_rejected(env: ScenarioEnv) {
     assert_eq!(page.status(), 403);
     let body = page.json().await;
     let message = body["error"]["message"].as_str().unwrap();
-    assert!(message.contains("allow_origin"), "{message}");
+    assert!(message.contains("allowed origins"), "{message}");
     assert_eq!(rebound.status(), 403);
     assert_eq!(local.status(), 200);
 }

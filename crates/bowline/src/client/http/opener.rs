@@ -113,10 +113,11 @@ impl HttpTransport {
         let mut step = prober.start(false);
         let is_legacy = opener.config.legacy_first().is_some()
             || self.eras.is_legacy(&self.endpoint.uri, versions);
-        if is_legacy && matches!(step, OpeningStep::Discover(_)) {
-            if let Some(opened) = self.initialize_first(opener, caller.clone(), time).await {
-                return opened;
-            }
+        if is_legacy
+            && matches!(step, OpeningStep::Discover(_))
+            && let Some(opened) = self.initialize_first(opener, caller.clone(), time).await
+        {
+            return opened;
         }
         let mut was_probed = false;
         loop {
