@@ -94,8 +94,9 @@ async fn changes_arrive_through_the_proxy_in_both_eras() {
             let mut changes = client.subscribe(filter).await.unwrap();
             client.call_tool("touch", ()).await.unwrap();
             let change = changes.next().await.unwrap();
-            drop(changes);
             client.close().await.unwrap();
+            // Not before: the session may end before its `resources/unsubscribe` is answered.
+            drop(changes);
             tap.stop().await;
 
             assert_eq!(
