@@ -258,8 +258,8 @@ impl Connection {
     }
 
     /// Closes the wire after sending what is queued, for at most a second; over HTTP until 2025-11-25, cancels that are
-    /// being posted have four seconds. A child process is terminated, and has been reaped when this returns. Without a wire, later requests fail with [`Error::Closed`], and those in progress go
-    /// on.
+    /// being posted have four seconds. A child process is terminated, and has been reaped when this returns. Without a
+    /// wire, later requests fail with [`Error::Closed`], and requests in progress go on.
     ///
     /// # Cancel safety
     ///

@@ -125,8 +125,8 @@ impl DetachedRequests {
     /// Safe: dropping the future has no effect but that of [`begin_close`](Self::begin_close).
     pub(super) async fn close(&self) {
         self.begin_close();
-        // Calls of tasks that were aborted are dropped when their runtime has a turn. That one is enough: what they send
-        // is answered later, and all that is dropped until then counts.
+        // The calls of aborted tasks are dropped when the runtime has a turn. On a runtime with several threads one turn may
+        // be too few, so the documentation tells to await such tasks first.
         yield_now().await;
         loop {
             let mut finished = pin!(self.queue.finished.notified());

@@ -437,6 +437,9 @@ impl Client {
     /// most a second, and closes the wire. Without a wire, new requests fail with [`Error::Closed`] and those in flight
     /// may complete.
     ///
+    /// Await tasks that were aborted first, such as by `JoinSet::shutdown`: a call that is dropped after this has looked is
+    /// not cancelled at the server if it is a task.
+    ///
     /// A server that was started by [`Client::spawn`] is terminated, and has been reaped when this returns.
     ///
     /// # Errors

@@ -443,7 +443,7 @@ fn keys_in_the_url_of_the_server_do_not_reach_the_authorization_server() {
     assert_eq!(run.end, "done");
     assert_eq!(run.sent("OPEN")["resource"], SERVER);
     let mut steps = run.steps.iter();
-    // The metadata are those of the server itself.
+    // The server publishes its own metadata.
     let is_leak = |step: &&String| !step.starts_with("GET ") && step.contains("s3cret");
     assert_eq!(steps.find(is_leak), None);
 }
